@@ -1,0 +1,67 @@
+"""A plugin host for DTensor sharding strategies.
+
+Importing this package loads no plugin, touches no torch table, starts no process group
+and does not import torch: what needs torch is imported when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dtensor_registry.hookspecs import hookimpl
+from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
+from dtensor_registry.rules import (
+    FallbackStrategy,
+    SchemaInfo,
+    SingleDimStrategy,
+    einsum,
+    is_tensor,
+    like,
+    pointwise,
+    tensor_inputs,
+)
+from dtensor_registry.settings import Settings
+
+if TYPE_CHECKING:
+    from dtensor_registry.installation import (
+        Installation,
+        OpStrategyPack,
+        audit,
+        implicit_strategy_context,
+        install,
+        register_single_dim_strategy,
+        replicate_op_strategy,
+    )
+
+__all__ = [
+    "REPLICATE",
+    "FallbackStrategy",
+    "Installation",
+    "OpStrategyPack",
+    "Partial",
+    "SchemaInfo",
+    "Settings",
+    "ShardingPlaceholder",
+    "SingleDimStrategy",
+    "audit",
+    "einsum",
+    "hookimpl",
+    "implicit_strategy_context",
+    "install",
+    "is_tensor",
+    "like",
+    "pointwise",
+    "register_single_dim_strategy",
+    "replicate_op_strategy",
+    "tensor_inputs",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # PEP 562: the names that need torch, so that `dtensor-registry plugins` starts without it.
+    if name in __all__:
+        return getattr(import_module("dtensor_registry.installation"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,50 @@
+"""Ops by name, and what torch itself has for them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+from torch._ops import OpOverload
+
+from dtensor_registry._torch.tables import LEDGER
+
+Op: TypeAlias = OpOverload
+"""An operator overload."""
+
+SINGLE_DIM = "op_single_dim_strategy_funcs"
+
+
+class TorchCatalog:
+    """Answers for resolution: which overloads exist, and which torch rules itself."""
+
+    def overloads(self, name: str) -> tuple[str, ...]:
+        """List the overloads that `aten.mm` or `aten.mm.default` stands for, if any exist yet."""
+        if name.count(".") == 2:
+            return () if find_op(name) is None else (name,)
+        namespace, _, op = name.partition(".")
+        packet = getattr(getattr(torch.ops, namespace), op, None)
+        if packet is None:
+            return ()
+        return tuple(f"{name}.{overload}" for overload in packet.overloads())
+
+    def torch_table(self, op: str) -> str | None:
+        """Name the table of torch's propagator that rules an overload, under any loan of ours."""
+        overload = find_op(op)
+        if overload is None:
+            return None
+        for table in (SINGLE_DIM, "op_strategy_funcs", "op_to_rules"):
+            if LEDGER.original(table, overload) is not None:
+                return table
+        return None
+
+
+def find_op(name: str) -> OpOverload | None:
+    """Find an overload by the name that messages use, or None while it does not exist.
+
+    >>> find_op("aten.mm.default") is torch.ops.aten.mm.default, find_op("no.such.op")
+    (True, None)
+    """
+    namespace, op, overload = name.split(".")
+    packet: Any = getattr(getattr(torch.ops, namespace), op, None)
+    return getattr(packet, overload, None)

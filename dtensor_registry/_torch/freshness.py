@@ -1,0 +1,88 @@
+"""Decisions that notice when the rules have changed, in whatever thread they are cached.
+
+torch caches decisions per thread: a C++ cache that only its own thread can clear, and a
+Python one. While the host is installed every decision that torch caches is a
+`FreshSharding`: it remembers the question, and asks again when the rules have changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.distributed.tensor._op_schema import OpSchema, OutputSharding
+from torch.distributed.tensor._sharding_prop import LocalLRUCache
+
+from dtensor_registry._torch.tables import propagator
+
+_epoch = 0
+"""Counts the changes of rules in this process."""
+
+
+class FreshSharding(OutputSharding):
+    """An answer of torch's propagator that is asked for again once rules have changed.
+
+    The four fields that torch reads are properties; torch's C++ reads them on each hit.
+    """
+
+    def __init__(self, schema: OpSchema, answer: OutputSharding) -> None:
+        self._schema = schema
+        self._answer = answer
+        self._epoch = _epoch
+
+    def _fresh(self) -> OutputSharding:
+        if self._epoch != _epoch:
+            epoch = _epoch
+            answer = propagator().propagate_op_sharding_non_cached(self._schema)
+            self._answer = answer._answer if isinstance(answer, FreshSharding) else answer
+            self._epoch = epoch
+        return self._answer
+
+    @property
+    def output_spec(self) -> Any:  # type: ignore[override]
+        return self._fresh().output_spec
+
+    @property
+    def redistribute_schema(self) -> Any:  # type: ignore[override]
+        return self._fresh().redistribute_schema
+
+    @property
+    def needs_redistribute(self) -> Any:  # type: ignore[override]
+        return self._fresh().needs_redistribute
+
+    @property
+    def use_val_from_redistribute_schema(self) -> Any:  # type: ignore[override]
+        return self._fresh().use_val_from_redistribute_schema
+
+
+def hook_in() -> None:
+    """Make torch's propagator answer with `FreshSharding`."""
+    prop = propagator()
+    ask = type(prop).propagate_op_sharding_non_cached
+
+    def propagate_op_sharding_non_cached(op_schema: OpSchema) -> OutputSharding:
+        return FreshSharding(op_schema, ask(prop, op_schema))
+
+    prop.propagate_op_sharding_non_cached = propagate_op_sharding_non_cached
+
+
+def unhook() -> None:
+    """Give torch's propagator its own method back."""
+    propagator().__dict__.pop("propagate_op_sharding_non_cached", None)
+
+
+def renew(in_dispatch: bool) -> None:
+    """Make every cached decision of this process be asked for again.
+
+    Args:
+        in_dispatch: whether this thread is inside a dispatch. torch's C++ cache must not be
+            cleared there, since the dispatch still holds a pointer into it; the epoch alone
+            reaches what was cached while the host was installed.
+    """
+    global _epoch
+    _epoch += 1
+    prop = propagator()
+    # A new object drops the entries of all threads; cache_clear() would drop only ours.
+    prop.propagate_op_sharding = LocalLRUCache(prop.propagate_op_sharding_non_cached)
+    if not in_dispatch:
+        torch._C._clear_DTensor_sharding_propagator_cache()

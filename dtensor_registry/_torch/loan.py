@@ -1,0 +1,214 @@
+"""What is installed at the moment: layers of rules, written to torch's tables as one loan.
+
+The lowest layer is an installation, above it what this process registered by hand, on top
+the scopes of contexts. The uppermost layer that has an op rules it. After any change the
+tables are made to hold exactly what the layers say, so undoing in any order, nesting and
+exceptions need no care of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.distributed.tensor import _sharding_prop
+from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
+
+from dtensor_registry._torch import decide, freshness
+from dtensor_registry._torch.tables import ABSENT, LEDGER, Cell, dispatcher
+from dtensor_registry.errors import InstallError, OverwrittenEntryError
+
+_SLOW_PATH = "_propagate_op_sharding_dispatch_slow_path"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How one op is sharded while a layer rules it.
+
+    Attributes:
+        rule: a single-dim rule, or a function `(op_schema) -> OpStrategy` for the whole mesh.
+        schema_info: what is in torch's cache key.
+    """
+
+    rule: Any
+    schema_info: RuntimeSchemaInfo
+
+    def cells(self, op: OpOverload) -> dict[Cell, Any]:
+        """Say what torch's tables must hold; torch reads single-dim rules before all others."""
+        # torch looks for schema info here first, whatever kind of rule answers.
+        info: dict[Cell, Any] = {("op_to_schema_info", op): self.schema_info}
+        if isinstance(self.rule, _SingleDimStrategyInfo):
+            return info | {("op_single_dim_strategy_funcs", op): self.rule}
+        return info | {
+            ("op_single_dim_strategy_funcs", op): ABSENT,
+            ("op_strategy_funcs", op): self.rule,
+        }
+
+
+@dataclass(eq=False, slots=True)
+class Layer:
+    """Entries that come and go together; compared by identity.
+
+    Attributes:
+        name: what it is, for people.
+        height: 0 for installations, 1 for this process's own rules, 2 for contexts. A later
+            layer goes above an earlier one of the same height.
+        entries: by op.
+        pending: finds the entry of an op that did not exist when the layer was made.
+        missing: finds an entry for an op that turned out to have no rule at all, from the
+            call's arguments; the layer's fallback.
+    """
+
+    name: str
+    height: int
+    entries: dict[OpOverload, Entry] = field(default_factory=dict)
+    pending: Callable[[OpOverload], Entry | None] | None = None
+    missing: Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Entry | None] | None = None
+
+
+class Loan:
+    """The layers of this process and the only hand that writes them to torch."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._layers: list[Layer] = []
+        self._dispatching = threading.local()
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Layers from the lowest to the uppermost."""
+        return tuple(self._layers)
+
+    @property
+    def in_dispatch(self) -> bool:
+        """Whether this thread is inside torch's slow dispatch path."""
+        return getattr(self._dispatching, "depth", 0) > 0
+
+    def add(self, layer: Layer) -> None:
+        """Put a layer in force.
+
+        Raises:
+            InstallError: inside a dispatch of this thread.
+        """
+        self._refuse_in_dispatch(f"add {layer.name}")
+        with self.lock:
+            above = sum(other.height <= layer.height for other in self._layers)
+            self._rewrite([*self._layers[:above], layer, *self._layers[above:]])
+
+    def remove(self, layer: Layer) -> None:
+        """Take a layer out; everything it covered is in force again.
+
+        Raises:
+            InstallError: inside a dispatch of this thread.
+            OverwrittenEntryError: if other code wrote over entries of the loan; the layer is
+                out nevertheless.
+        """
+        self._refuse_in_dispatch(f"remove {layer.name}")
+        with self.lock:
+            if layer not in self._layers:
+                return
+            foreign = self._rewrite([other for other in self._layers if other is not layer])
+        if foreign:
+            raise OverwrittenEntryError(foreign)
+
+    def bind_pending(self, op: OpOverload) -> bool:
+        """Give an op that came into being after its rule was contributed that rule."""
+        for layer in reversed(self._layers):
+            if op in layer.entries:
+                return False
+            if layer.pending is not None:
+                entry = layer.pending(op)
+                if entry is not None:
+                    self._bind(layer, op, entry)
+                    return True
+        return False
+
+    def bind_missing(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Give an op for which torch found no rule a fallback, if a layer has one for it."""
+        for layer in reversed(self._layers):
+            if layer.missing is not None:
+                entry = layer.missing(op, args, kwargs)
+                if entry is not None:
+                    self._bind(layer, op, entry)
+                    return True
+        return False
+
+    def find(self, op: OpOverload) -> tuple[Layer, Entry] | None:
+        """Find the layer that rules an op and its entry there."""
+        for layer in reversed(self._layers):
+            if op in layer.entries:
+                return layer, layer.entries[op]
+        return None
+
+    def _bind(self, layer: Layer, op: OpOverload, entry: Entry) -> None:
+        """Give an op that had no rule its first one; safe inside a dispatch.
+
+        A call without a rule raises, and torch caches no exceptions: nothing to clear.
+        """
+        with self.lock:
+            layer.entries[op] = entry
+            self._write(self._layers)
+            freshness.renew(in_dispatch=True)
+
+    def _rewrite(self, layers: list[Layer]) -> list[str]:
+        """Make tables, hooks and caches what the layers ask for, or leave all as it was."""
+        foreign = self._write(layers)
+        before, self._layers = self._layers, layers
+        if layers and not before:
+            setattr(_sharding_prop, decide.EXPAND, decide.expand)
+            freshness.hook_in()
+            self._hook_dispatch()
+        elif before and not layers:
+            setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
+            freshness.unhook()
+            dispatcher().__dict__.pop(_SLOW_PATH, None)
+        freshness.renew(in_dispatch=False)
+        return foreign
+
+    def _hook_dispatch(self) -> None:
+        """Stand in front of the path that torch takes when it has no cached decision."""
+        torch_path = getattr(dispatcher(), _SLOW_PATH)
+
+        def slow_path(
+            op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], *rest: Any
+        ) -> Any:
+            if not self.bind_pending(op):
+                depth = getattr(self._dispatching, "depth", 0)
+                self._dispatching.depth = depth + 1
+                try:
+                    return torch_path(op, args, kwargs, *rest)
+                except NotImplementedError:
+                    if not self.bind_missing(op, args, kwargs):
+                        raise
+                finally:
+                    self._dispatching.depth = depth
+            # The cache key of this call was made without the schema info that the op has
+            # now: start over. torch takes what is no decision as the op's own result.
+            return op(*args, **kwargs)
+
+        setattr(dispatcher(), _SLOW_PATH, slow_path)
+
+    def _write(self, layers: list[Layer]) -> list[str]:
+        ruling: dict[OpOverload, Entry] = {}
+        for layer in layers:
+            ruling.update(layer.entries)
+        cells: dict[Cell, Any] = {}
+        for op, entry in ruling.items():
+            cells.update(entry.cells(op))
+        return LEDGER.write(cells)
+
+    def _refuse_in_dispatch(self, change: str) -> None:
+        if self.in_dispatch:
+            raise InstallError(
+                f"cannot {change}: this thread is inside the dispatch of an op (a rule, a fallback"
+                " or a fake kernel is running), where torch's caches must not change.\n"
+                "  Make the change before or after the call."
+            )
+
+
+LOAN = Loan()
+"""The one loan of this process."""

@@ -1,0 +1,68 @@
+"""What torch believes a redistribution costs, for one call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import _redistribute
+from torch.distributed.tensor._collective_utils import MeshTopoInfo, redistribute_cost
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+
+from dtensor_registry._torch.convert import placements_from_torch, placements_to_torch
+from dtensor_registry.costs import Topology, needs_torch, price
+from dtensor_registry.expansion import Price
+from dtensor_registry.placements import Placements
+
+
+@lru_cache(maxsize=256)
+def topology_of(mesh: DeviceMesh) -> Topology:
+    """Read bandwidth and latency of each mesh dim as torch assumes them."""
+    topo = MeshTopoInfo.build_from_mesh(mesh)
+    return Topology(
+        tuple(topo.mesh_dim_devices),
+        tuple(topo.mesh_dim_bandwidth),
+        tuple(topo.mesh_dim_latency),
+    )
+
+
+def pricer(mesh: DeviceMesh, inputs: Sequence[Sequence[DTensorSpec]]) -> Price:
+    """Make the price function of one call; every price is computed once.
+
+    The pure price is used wherever it is torch's own to the bit, torch itself elsewhere.
+
+    Args:
+        mesh: the mesh of the call.
+        inputs: for each input, the specs that it may come with.
+    """
+    topology = topology_of(mesh)
+    known: dict[tuple[int, Placements], tuple[float, ...]] = {}
+
+    def price_of(position: int, target: Placements) -> tuple[float, ...]:
+        key = (position, target)
+        if key not in known:
+            known[key] = tuple(_cost(spec, target, topology) for spec in inputs[position])
+        return known[key]
+
+    return price_of
+
+
+def _cost(spec: DTensorSpec, target: Placements, topology: Topology) -> float:
+    source = placements_from_torch(spec.placements)
+    if source == target:
+        return 0.0  # the spec itself is kept, whatever its shard order
+    if needs_torch(source, target) or _torch_plans_otherwise(spec):
+        wanted = DTensorSpec(spec.mesh, placements_to_torch(target), tensor_meta=spec.tensor_meta)
+        return float(redistribute_cost(spec, wanted))
+    meta: Any = spec.tensor_meta
+    return price(source, target, meta.dtype.itemsize * math.prod(meta.shape), topology)
+
+
+def _torch_plans_otherwise(spec: DTensorSpec) -> bool:
+    """Say whether torch's runtime would not take its greedy plan from here."""
+    if _redistribute._FORCE_MIN_COST_REDISTRIBUTION_PLAN:
+        return True
+    return spec.shard_order is None or not DTensorSpec.is_default_device_order(spec.shard_order)

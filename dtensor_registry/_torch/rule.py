@@ -1,0 +1,81 @@
+"""A plugin's rule as it sits in torch's tables: checked each time it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch._ops import OpOverload
+
+from dtensor_registry._torch.convert import row_from_rule, row_to_torch
+from dtensor_registry._torch.schema import facts
+from dtensor_registry.discovery import Origin
+from dtensor_registry.errors import RuleError
+from dtensor_registry.placements import Placement, ShardingPlaceholder
+from dtensor_registry.rules import Rule, tensor_inputs
+from dtensor_registry.verification import static
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InstalledRule:
+    """A rule, whose it is, and torch's single-dim signature.
+
+    Calling it is what torch's own expansion and other tools do; the host's expansion asks
+    `rows`. Both check what the rule returns.
+
+    Attributes:
+        rule: the plugin's function or template.
+        origin: whose it is.
+        allow_uneven_sharding: see `SingleDimStrategy`.
+        fallback: the name of the fallback whose rule this is, or None for an op's own rule.
+    """
+
+    rule: Rule
+    origin: Origin
+    allow_uneven_sharding: bool = False
+    fallback: str | None = None
+
+    def __call__(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[list[Any]]:
+        return [row_to_torch(row) for row in self.rows(op, args, kwargs)]
+
+    def rows(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[tuple[Placement | ShardingPlaceholder | None, ...]]:
+        """Ask the rule and hold its answer against the op's schema and the inputs' ranks.
+
+        Raises:
+            RuleError: if the rule raises, or returns something that is no set of rows.
+        """
+        try:
+            returned = self.rule(op, args, dict(kwargs))
+        except Exception as error:
+            raise self._wrong(op, f"it raised {type(error).__name__}: {error}") from error
+        if not isinstance(returned, Sequence) or isinstance(returned, str):
+            raise self._wrong(op, f"it returned a {type(returned).__name__}, not a list of rows")
+        ranks = [len(tensor.shape) for tensor in tensor_inputs(args, kwargs)]
+        outputs = self._outputs(op, returned, len(ranks))
+        for row in returned:
+            problem = static.problem(row, outputs, ranks)
+            if problem is not None:
+                raise self._wrong(op, problem, row)
+        return [row_from_rule(row) for row in returned]
+
+    def _outputs(self, op: OpOverload, rows: Sequence[Any], inputs: int) -> int:
+        """Count the outputs in a row; a list output may be given once, or element by element."""
+        known = facts(op)
+        if known.list_output and rows and isinstance(rows[0], (list, tuple)):
+            return max(len(rows[0]) - inputs, 1)
+        return known.tensor_outputs
+
+    def _wrong(self, op: OpOverload, problem: str, row: Any = None) -> RuleError:
+        shown = None if row is None else _show(row)
+        return RuleError(str(op), self.origin.plugin, str(self.origin), problem, shown)
+
+
+def _show(row: Any) -> str:
+    if not isinstance(row, (list, tuple)):
+        return repr(row)
+    return f"[{', '.join(entry if isinstance(entry, str) else str(entry) for entry in row)}]"

@@ -1,0 +1,154 @@
+"""What an op's schema says about it, read once and in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+
+from dtensor_registry.rules import SchemaInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One declared argument.
+
+    Attributes:
+        name: as declared.
+        tensor: whether it holds a tensor or tensors.
+        many: whether it is a list.
+        keyword: whether it can only be passed by name.
+        mutated: whether the op writes to it.
+        alias: the alias sets it is in, for example `{"a"}`.
+    """
+
+    name: str
+    tensor: bool
+    many: bool
+    keyword: bool
+    mutated: bool
+    alias: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OpFacts:
+    """One op's schema in the words of this package.
+
+    Attributes:
+        arguments: as declared.
+        outputs: for each return, whether it is a tensor, and its alias sets.
+        list_output: whether the op returns one list of tensors, of a length only known
+            when it runs.
+        random: whether equal inputs may give unequal outputs.
+        view: whether an output shares memory with an input that the op does not write to.
+        schema_info: the safe cache key: every non-tensor argument is in it.
+    """
+
+    arguments: tuple[Argument, ...]
+    outputs: tuple[tuple[bool, frozenset[str]], ...]
+    list_output: bool
+    random: bool
+    view: bool
+    schema_info: RuntimeSchemaInfo
+
+    @property
+    def mutates(self) -> tuple[str, ...]:
+        """Names of the arguments that the op writes to."""
+        return tuple(a.name for a in self.arguments if a.mutated)
+
+    @property
+    def tensor_outputs(self) -> int:
+        """How many entries of a row are outputs; 1 for a list, however long."""
+        return sum(tensor for tensor, _ in self.outputs)
+
+
+@cache
+def facts(op: OpOverload) -> OpFacts:
+    """Read an op's schema."""
+    schema = op._schema
+    arguments = tuple(
+        Argument(
+            name=argument.name,
+            tensor="Tensor" in str(argument.type),
+            many="List[" in str(argument.type),
+            keyword=argument.kwarg_only,
+            mutated=bool(argument.alias_info and argument.alias_info.is_write),
+            alias=_alias(argument),
+        )
+        for argument in schema.arguments
+    )
+    outputs = tuple(("Tensor" in str(r.type), _alias(r)) for r in schema.returns)
+    mutated = {a for argument in arguments if argument.mutated for a in argument.alias}
+    return OpFacts(
+        arguments=arguments,
+        outputs=outputs,
+        list_output=len(outputs) == 1 and "List[Tensor]" in str(schema.returns[0].type),
+        random=torch.Tag.nondeterministic_seeded in op.tags,
+        view=any(alias - mutated for _, alias in outputs),
+        schema_info=_safe_key(arguments, schema),
+    )
+
+
+def runtime_schema_info(op: OpOverload, given: Any) -> RuntimeSchemaInfo:
+    """Write a strategy's `schema_info` as torch's own class; None gives the safe key."""
+    if given is None:
+        return facts(op).schema_info
+    if isinstance(given, SchemaInfo):
+        names = given.static_kwargkey
+        return RuntimeSchemaInfo(
+            given.static_argnum, None if names is None else list(names), given.needs_pytree
+        )
+    if isinstance(given, RuntimeSchemaInfo):
+        return given
+    raise TypeError(f"schema_info of {op} is a {type(given).__name__}, expected SchemaInfo or None")
+
+
+def input_names(
+    op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], is_tensor: Any
+) -> tuple[tuple[str, Argument], ...]:
+    """Name the tensors of one call in row order, lists by index, with what is declared of them.
+
+    Args:
+        op: the op.
+        args: positional arguments of the call.
+        kwargs: keyword arguments of the call.
+        is_tensor: tells a tensor (or what stands for one) from other values.
+    """
+    declared = facts(op).arguments
+    named = {argument.name: argument for argument in declared}
+    pairs = [*zip(declared, args, strict=False), *((named[k], v) for k, v in kwargs.items())]
+    found: list[tuple[str, Argument]] = []
+    for argument, value in pairs:
+        if is_tensor(value):
+            found.append((argument.name, argument))
+        elif argument.tensor and argument.many and value is not None:
+            items = getattr(value, "children", value)
+            found += (
+                (f"{argument.name}[{i}]", argument) for i, v in enumerate(items) if is_tensor(v)
+            )
+    return tuple(found)
+
+
+def _alias(annotated: Any) -> frozenset[str]:
+    info = annotated.alias_info
+    return frozenset() if info is None else frozenset(info.before_set)
+
+
+def _safe_key(arguments: Sequence[Argument], schema: Any) -> RuntimeSchemaInfo:
+    """Put every non-tensor argument in the cache key; generators cannot be hashed into one."""
+    static = [i for i, a in enumerate(arguments) if not a.tensor and not a.keyword]
+    names = [
+        a.name
+        for a, declared in zip(arguments, schema.arguments, strict=True)
+        if a.keyword and "Generator" not in str(declared.type)
+    ]
+    return RuntimeSchemaInfo(
+        static_argnum=static[0] if static else 100,
+        static_kwargkey=names or None,
+        needs_pytree=any(a.tensor and a.many for a in arguments),
+    )

@@ -1,0 +1,139 @@
+"""The private names of torch that the host stands on, as data, checked before first use."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dtensor_registry.errors import UnsupportedTorchError
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateName:
+    """One private name and what the host needs of it.
+
+    Attributes:
+        module: where it is imported from.
+        path: attribute path inside the module.
+        parameters: names that its signature must start with; None: it need only be there.
+    """
+
+    module: str
+    path: str
+    parameters: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.path}"
+
+    def problem(self) -> str | None:
+        """Say what is wrong with this name in the running torch, or None."""
+        try:
+            value: Any = importlib.import_module(self.module)
+            for part in self.path.split("."):
+                value = getattr(value, part)
+        except (ImportError, AttributeError):
+            return f"{self} is missing"
+        if self.parameters is None:
+            return None
+        found = tuple(inspect.signature(value).parameters)
+        if found[: len(self.parameters)] == self.parameters:
+            return None
+        return f"{self} takes ({', '.join(found)}), expected ({', '.join(self.parameters)}, ...)"
+
+
+_TENSOR = "torch.distributed.tensor"
+
+SURFACE = (
+    PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
+    PrivateName("torch._C", "_dispatch_has_kernel_for_dispatch_key"),
+    PrivateName(f"{_TENSOR}", "DTensor._op_dispatcher"),
+    PrivateName(f"{_TENSOR}._collective_utils", "MeshTopoInfo.build_from_mesh", ("mesh",)),
+    PrivateName(
+        f"{_TENSOR}._collective_utils", "redistribute_cost", ("current_spec", "target_spec")
+    ),
+    PrivateName(
+        f"{_TENSOR}._dispatch",
+        "OpDispatcher._propagate_op_sharding_dispatch_slow_path",
+        ("self", "op_call", "args", "kwargs", "op_info", "try_cache"),
+    ),
+    PrivateName(
+        f"{_TENSOR}._dispatch", "OpDispatcher.unwrap_to_op_info", ("self", "op_call", "args")
+    ),
+    PrivateName(f"{_TENSOR}._dtensor_spec", "DTensorSpec", ("mesh", "placements", "tensor_meta")),
+    PrivateName(f"{_TENSOR}._dtensor_spec", "TensorMeta", ("shape", "stride", "dtype")),
+    PrivateName(f"{_TENSOR}._op_schema", "OpSchema", ("op", "args_schema", "kwargs_schema")),
+    PrivateName(
+        f"{_TENSOR}._op_schema", "OpSpec", ("output_specs", "input_specs", "redistribute_cost")
+    ),
+    PrivateName(f"{_TENSOR}._op_schema", "OpStrategy", ("strategies",)),
+    PrivateName(
+        f"{_TENSOR}._op_schema",
+        "OutputSharding",
+        (
+            "output_spec",
+            "redistribute_schema",
+            "needs_redistribute",
+            "use_val_from_redistribute_schema",
+        ),
+    ),
+    PrivateName(
+        f"{_TENSOR}._op_schema",
+        "RuntimeSchemaInfo",
+        ("static_argnum", "static_kwargkey", "needs_pytree"),
+    ),
+    PrivateName(f"{_TENSOR}._op_schema", "TupleStrategy", ("children",)),
+    PrivateName(f"{_TENSOR}._ops.single_dim_strategy", "_ShardingPlaceholder", ("dim",)),
+    PrivateName(f"{_TENSOR}._ops.single_dim_strategy", "_SingleDimStrategyInfo", ("func",)),
+    PrivateName(
+        f"{_TENSOR}._sharding_prop",
+        "_expand_single_dim_strategy_to_mesh",
+        ("mesh", "op_schema", "strategy_info", "output_tensor_meta"),
+    ),
+    PrivateName(f"{_TENSOR}._sharding_prop", "LocalLRUCache", ("user_function",)),
+    PrivateName(
+        f"{_TENSOR}._sharding_prop",
+        "ShardingPropagator.propagate_op_sharding_non_cached",
+        ("self", "op_schema"),
+    ),
+    PrivateName(f"{_TENSOR}.placement_types", "_StridedShard", ("dim", "split_factor")),
+)
+"""Every private name that `dtensor_registry._torch` uses, sorted by module."""
+
+TABLES = (
+    "op_single_dim_strategy_funcs",
+    "op_strategy_funcs",
+    "op_to_rules",
+    "op_to_schema_info",
+    "op_to_schema_info_for_single_dim_strategy",
+)
+"""The dicts of torch's propagator that say how an op is sharded, first read first."""
+
+
+def check_surface() -> None:
+    """Hold every private name that the host uses against the running torch.
+
+    Raises:
+        UnsupportedTorchError: listing all names that are missing or have changed.
+    """
+    missing = list(_problems())
+    if missing:
+        raise UnsupportedTorchError(torch.__version__, missing)
+
+
+def _problems() -> Iterator[str]:
+    for name in SURFACE:
+        problem = name.problem()
+        if problem is not None:
+            yield problem
+    dispatcher = getattr(torch.distributed.tensor.DTensor, "_op_dispatcher", None)
+    propagator = getattr(dispatcher, "sharding_propagator", None)
+    for table in TABLES:
+        if not isinstance(getattr(propagator, table, None), dict):
+            yield f"ShardingPropagator.{table} is missing or no dict"
+    if not isinstance(getattr(dispatcher, "_custom_op_handlers", None), dict):
+        yield "OpDispatcher._custom_op_handlers is missing or no dict"

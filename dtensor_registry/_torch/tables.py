@@ -1,0 +1,108 @@
+"""The loan of torch's tables: what was there, what we wrote, and the exact way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from torch._ops import OpOverload
+from torch.distributed.tensor import DTensor
+
+Cell: TypeAlias = tuple[str, OpOverload]
+"""One entry of one table: the table's name and the op."""
+
+
+class _Absent:
+    """Stands for an entry that is not in a table; None could be a value."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+
+
+def dispatcher() -> Any:
+    """torch's dispatcher for DTensor."""
+    return DTensor._op_dispatcher
+
+
+def propagator() -> Any:
+    """torch's sharding propagator; looked up each time, since it may be replaced."""
+    return dispatcher().sharding_propagator
+
+
+class Ledger:
+    """Book of the loan: for each cell that we wrote, torch's value and ours."""
+
+    def __init__(self) -> None:
+        self._originals: dict[Cell, Any] = {}
+        self._written: dict[Cell, Any] = {}
+
+    def original(self, table: str, op: OpOverload) -> Any:
+        """What torch has in a cell, whatever we wrote over it; None if nothing."""
+        cell = (table, op)
+        value = self._originals[cell] if cell in self._originals else _read(cell)
+        return None if value is ABSENT else value
+
+    def write(self, wanted: Mapping[Cell, Any]) -> list[str]:
+        """Make torch's tables hold exactly `wanted` on loan and torch's own values elsewhere.
+
+        On any exception the tables are as they were before the call.
+
+        Args:
+            wanted: value for each cell; ABSENT for one that must not be there.
+
+        Returns:
+            Cells to be given back that other code has overwritten since we wrote them. What
+            others wrote is never touched.
+        """
+        undo: list[tuple[Cell, Any]] = []
+        originals, written = dict(self._originals), dict(self._written)
+        foreign: list[str] = []
+        try:
+            for cell in dict.fromkeys((*written, *wanted)):
+                current = _read(cell)
+                if cell in written and current is not written[cell]:
+                    if cell not in wanted:
+                        foreign.append(f"{cell[1]} in {cell[0]}")
+                        del written[cell], originals[cell]
+                    continue
+                if cell not in written:
+                    originals[cell] = current
+                value = wanted.get(cell, originals[cell])
+                if value is not current:
+                    undo.append((cell, current))
+                    _store(cell, value)
+                if cell in wanted:
+                    written[cell] = value
+                else:
+                    del originals[cell]
+                    written.pop(cell, None)
+        except BaseException:
+            for cell, value in reversed(undo):
+                _store(cell, value)
+            raise
+        self._originals, self._written = originals, written
+        return foreign
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+
+def _read(cell: Cell) -> Any:
+    table, op = cell
+    return getattr(propagator(), table).get(op, ABSENT)
+
+
+def _store(cell: Cell, value: Any) -> None:
+    table, op = cell
+    entries = getattr(propagator(), table)
+    if value is ABSENT:
+        entries.pop(op, None)
+    else:
+        entries[op] = value
+
+
+LEDGER = Ledger()
+"""The one loan of this process."""

@@ -1,0 +1,25 @@
+"""From installed distributions to what their plugins contribute."""
+
+from dtensor_registry.discovery.checks import is_disabled_for
+from dtensor_registry.discovery.collect import PluginWarning, discover, list_plugins
+from dtensor_registry.discovery.values import (
+    LOCAL,
+    Contribution,
+    Discovery,
+    Fallback,
+    Origin,
+    Plugin,
+)
+
+__all__ = [
+    "LOCAL",
+    "Contribution",
+    "Discovery",
+    "Fallback",
+    "Origin",
+    "Plugin",
+    "PluginWarning",
+    "discover",
+    "is_disabled_for",
+    "list_plugins",
+]

@@ -1,0 +1,100 @@
+"""What the settings say about plugins, held against the plugins that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from dtensor_registry.discovery.values import LOCAL, Plugin, normal_name, same_distribution
+from dtensor_registry.errors import RequiredPluginError, SettingsError
+from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings, nearest
+
+RESERVED = (TORCH, LOCAL, EVERYBODY_ELSE)
+"""Names that no plugin can have, since they mean something else in settings."""
+
+
+def is_disabled_for(settings: Settings, plugin: str, distribution: str, op: str) -> bool:
+    """Say whether a `plugin:op-glob` entry of `disabled` takes one op from a plugin."""
+    for entry in settings.disabled:
+        name, colon, glob = entry.partition(":")
+        if (
+            colon
+            and (name == plugin or same_distribution(name, distribution))
+            and fnmatchcase(op, glob)
+        ):
+            return True
+    return False
+
+
+def admit(plugin: Plugin, settings: Settings) -> Plugin:
+    """Apply `disabled` and `allowed` to a plugin, before anything of it is imported."""
+    for name in settings.disabled:
+        if ":" not in name and plugin.answers_to(name):
+            return replace(plugin, state="disabled", reason=f"{name!r} in setting 'disabled'")
+    if settings.allowed is not None and not any(
+        same_distribution(name, plugin.distribution) for name in settings.allowed
+    ):
+        reason = f"{plugin.distribution!r} is not in setting 'allowed'"
+        return replace(plugin, state="not allowed", reason=reason)
+    return plugin
+
+
+def check_required(settings: Settings, plugins: Iterable[Plugin]) -> None:
+    """Hold `required` against the active plugins.
+
+    Raises:
+        RequiredPluginError: if one is missing, too old or switched off.
+        SettingsError: if an entry is no requirement.
+    """
+    active = {normal_name(p.distribution): p for p in plugins if p.state == "active"}
+    for text in settings.required:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement as error:
+            raise SettingsError(f"required = {text!r} is no requirement: {error}") from error
+        plugin = active.get(normal_name(requirement.name))
+        if plugin is None:
+            there = ", ".join(sorted(p.distribution for p in active.values())) or "none"
+            raise RequiredPluginError(
+                f"the settings require {text!r}, but no active plugin comes from it;"
+                f" active: {there}.\n"
+                f"  Install it:  pip install '{text}'"
+            )
+        if not requirement.specifier.contains(plugin.version, prereleases=True):
+            raise RequiredPluginError(
+                f"the settings require {text!r}, but {plugin.distribution} {plugin.version} is"
+                f" installed.\n  Upgrade it:  pip install '{text}'"
+            )
+
+
+def check_pins(settings: Settings, plugins: Iterable[Plugin]) -> None:
+    """Hold `pins` against the installed plugins.
+
+    Raises:
+        SettingsError: if a pin names a plugin that is not there.
+    """
+    names = {plugin.name for plugin in plugins} | {TORCH, LOCAL}
+    for op, plugin in settings.pins.items():
+        if plugin not in names:
+            raise SettingsError(
+                f"pins = {{{op!r}: {plugin!r}}}: no plugin {plugin!r} is installed;"
+                f" {nearest(plugin, names)}"
+            )
+
+
+def unknown_names(settings: Settings, plugins: Sequence[Plugin]) -> Iterator[str]:
+    """Say which names in lists of the settings nothing answers to, with the nearest that does."""
+    known = sorted({p.name for p in plugins} | {p.distribution for p in plugins})
+    lists = {"disabled": settings.disabled, "allowed": settings.allowed or ()}
+    if "order" in settings.model_fields_set:
+        lists["order"] = settings.order
+    for field, names in lists.items():
+        for entry in names:
+            name = entry.partition(":")[0]
+            if name in RESERVED or any(p.answers_to(name) for p in plugins):
+                continue
+            hint = nearest(name, known)
+            yield f"setting {field!r} names {name!r}, which is not installed; {hint}"

@@ -1,0 +1,161 @@
+"""Everything that can go wrong, as one tree.
+
+A message has four parts in this order: the fact, the place (op, whose rule, which
+file), the evidence (placements, mesh, providers) and the next step (what to type).
+Classes carry what they know in fields, so that callers never parse a message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+
+class RegistryError(Exception):
+    """Root of everything this package raises on its own account."""
+
+
+class PlacementSyntaxError(RegistryError, ValueError):
+    """A text is not in the placement notation."""
+
+    def __init__(self, text: str, position: int, expected: str) -> None:
+        self.text = text
+        self.position = position
+        self.expected = expected
+        super().__init__(f"{expected}, at position {position}:\n    {text}\n    {' ' * position}^")
+
+
+class SettingsError(RegistryError, ValueError):
+    """A setting is unknown or has a value that cannot be used."""
+
+
+class InvalidContributionError(RegistryError, TypeError):
+    """A strategy object was built from parts that cannot make one."""
+
+
+class PluginError(RegistryError):
+    """One plugin is broken; names it, the cause, and the setting that switches it off."""
+
+    def __init__(self, plugin: str, where: str, cause: str) -> None:
+        self.plugin = plugin
+        self.where = where
+        self.cause = cause
+        super().__init__(
+            f"plugin {plugin!r} of {where} cannot be used: {cause}\n"
+            f"  Switch it off:  DTENSOR_REGISTRY_DISABLED='{json.dumps([plugin])}'"
+        )
+
+
+class BrokenPluginsError(RegistryError):
+    """At least one plugin is broken; `failures` has an error for each."""
+
+    def __init__(self, failures: Sequence[PluginError]) -> None:
+        self.failures = tuple(failures)
+        lines = "\n".join(f"- {failure}" for failure in self.failures)
+        super().__init__(
+            f"{len(self.failures)} plugin(s) cannot be used, so nothing was installed.\n{lines}\n"
+            "  Or go on without broken plugins (every rank must agree):"
+            "  DTENSOR_REGISTRY_ON_PLUGIN_ERROR=skip"
+        )
+
+
+class RequiredPluginError(RegistryError):
+    """The settings require a distribution that is missing, too old or switched off."""
+
+
+class ConflictingStrategiesError(RegistryError):
+    """Two plugins of equal rank claim one op."""
+
+    def __init__(self, op: str, providers: Sequence[str], plugins: Sequence[str]) -> None:
+        self.op = op
+        self.plugins = tuple(plugins)
+        order = [self.plugins[0], "*", "pointwise", "matrix", "torch"]
+        listed = "\n".join(f"  {provider}" for provider in providers)
+        super().__init__(
+            f"{op} has {len(providers)} providers of equal rank.\n{listed}\n"
+            f"Put one first:  DTENSOR_REGISTRY_ORDER='{json.dumps(order)}'\n"
+            f"or pin the op:  DTENSOR_REGISTRY_PINS='{json.dumps({op: self.plugins[0]})}'\n"
+            f"See what each offers:  dtensor-registry ops {op}"
+        )
+
+
+class RuleError(RegistryError):
+    """A rule failed when it was asked: it raised, or what it returned is no set of rows."""
+
+    def __init__(
+        self, op: str, plugin: str, owner: str, problem: str, row: str | None = None
+    ) -> None:
+        self.op = op
+        self.plugin = plugin
+        self.owner = owner
+        self.problem = problem
+        self.row = row
+        evidence = f"\n  row:  {row}" if row is not None else ""
+        super().__init__(
+            f"the sharding rule for {op} is wrong: {problem}\n  rule of {owner}{evidence}\n"
+            f"  A row lists one placement per tensor output, then one per tensor input in schema"
+            f" order.\n  Until it is mended:  DTENSOR_REGISTRY_DISABLED="
+            f"'{json.dumps([f'{plugin}:{op}'])}'"
+        )
+
+
+class NoValidRowError(RegistryError):
+    """No row of a rule fits the inputs of one call."""
+
+    def __init__(
+        self, op: str, plugin: str, owner: str, inputs: str, mesh: str, reasons: Iterable[str]
+    ) -> None:
+        self.op = op
+        self.plugin = plugin
+        self.owner = owner
+        self.reasons = tuple(reasons)
+        listed = "\n".join(f"    {reason}" for reason in self.reasons)
+        super().__init__(
+            f"{op}: no row of its sharding rule fits these inputs.\n  rule of {owner}\n"
+            f"  inputs {inputs} on mesh {mesh}\n{listed}\n"
+            f"  Redistribute an input first, or leave the op to others:"
+            f"  DTENSOR_REGISTRY_DISABLED='{json.dumps([f'{plugin}:{op}'])}'"
+        )
+
+
+class UnsupportedTorchError(RegistryError):
+    """This torch lacks, or has changed, private names that the host stands on."""
+
+    def __init__(self, version: str, missing: Sequence[str]) -> None:
+        self.version = version
+        self.missing = tuple(missing)
+        listed = "\n".join(f"  {name}" for name in self.missing)
+        super().__init__(
+            f"torch {version} is not one that dtensor_registry can work with:\n{listed}\n"
+            "Nothing was installed. Use a torch in the tested range (see README), or report this."
+        )
+
+
+class InstallError(RegistryError):
+    """The state of the process does not allow the change that was asked for."""
+
+
+class OverwrittenEntryError(InstallError):
+    """Somebody else wrote to entries of torch's tables that we had on loan."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self.entries = tuple(entries)
+        listed = "\n".join(f"  {entry}" for entry in self.entries)
+        super().__init__(
+            f"{len(self.entries)} entries of torch's tables were overwritten by other code since"
+            f" the registry wrote them; they were left as found, all others restored.\n{listed}\n"
+            "  Register through dtensor_registry, or undo the other change first."
+        )
+
+
+class FallbackRefusedError(RegistryError, NotImplementedError):
+    """No rule, and every fallback refused; a NotImplementedError, as torch raises for it."""
+
+    def __init__(self, op: str, reasons: Sequence[tuple[str, str]]) -> None:
+        self.op = op
+        self.reasons = tuple(reasons)
+        listed = "\n".join(f"  fallback {name!r} refused: {reason}" for name, reason in reasons)
+        super().__init__(
+            f"Operator {op} does not have a sharding strategy registered.\n{listed}\n"
+            f"  Write a rule: SingleDimStrategy({op!r}, rule); see docs/write-a-plugin.md"
+        )

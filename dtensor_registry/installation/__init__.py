@@ -1,0 +1,22 @@
+"""Put strategies in force in this process, and take them out again exactly."""
+
+from dtensor_registry._torch.audit import Audit, AuditRow, audit
+from dtensor_registry._torch.fallback import FallbackWarning
+from dtensor_registry._torch.replicate import replicate_op_strategy
+from dtensor_registry.installation.context import OpStrategyPack, implicit_strategy_context
+from dtensor_registry.installation.local import Registration, register_single_dim_strategy
+from dtensor_registry.installation.plugins import Installation, install
+
+__all__ = [
+    "Audit",
+    "AuditRow",
+    "FallbackWarning",
+    "Installation",
+    "OpStrategyPack",
+    "Registration",
+    "audit",
+    "implicit_strategy_context",
+    "install",
+    "register_single_dim_strategy",
+    "replicate_op_strategy",
+]

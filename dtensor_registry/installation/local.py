@@ -1,0 +1,77 @@
+"""Strategies of this process alone, above every plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from dtensor_registry._torch.catalog import TorchCatalog, find_op
+from dtensor_registry._torch.entries import single_dim_entry
+from dtensor_registry._torch.loan import LOAN, Entry, Layer
+from dtensor_registry.discovery import LOCAL, Contribution, Discovery, Origin
+from dtensor_registry.resolution import resolve
+from dtensor_registry.rules import Rule, SingleDimStrategy
+from dtensor_registry.rules.strategy import rule_source
+from dtensor_registry.settings import Settings
+
+
+class Registration:
+    """A rule in force in this process; call it as the rule it wraps, `undo()` it, or use `with`."""
+
+    def __init__(self, strategy: SingleDimStrategy) -> None:
+        self.strategy = strategy
+        origin = Origin(LOCAL, "this process", "", rule_source(strategy))
+        claims = [Contribution(name, strategy, origin) for name in strategy.names]
+        resolution = resolve(Discovery((), (), ()), Settings(), TorchCatalog(), claims)
+        waiting = {name: v.winner for name, v in resolution.verdicts.items() if v.pending}
+
+        def pending(op: Any) -> Entry | None:
+            claim = waiting.get(str(op)) or waiting.get(str(op).rpartition(".")[0])
+            return None if claim is None else single_dim_entry(op, claim, resolution)
+
+        entries = {}
+        for name, verdict in resolution.verdicts.items():
+            op = find_op(name) if not verdict.pending else None
+            if op is not None and verdict.winner is not None:
+                entries[op] = single_dim_entry(op, verdict.winner, resolution)
+        self._layer = Layer(f"a rule for {strategy.op}", 1, entries, pending)
+        LOAN.add(self._layer)
+
+    def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Ask the rule itself, as if it had not been registered."""
+        return self.strategy.rule(op, args, kwargs)
+
+    def undo(self) -> None:
+        """Take the rule out of force; doing so twice does no harm."""
+        LOAN.remove(self._layer)
+
+    def __enter__(self) -> Registration:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.undo()
+
+
+def register_single_dim_strategy(op: Any, **options: Any) -> Callable[[Rule], Registration]:
+    """Put a rule in force in this process only, above every plugin.
+
+    Use it as a decorator, or call it on a template. The latest registration of an op wins.
+
+    Args:
+        op: as for `SingleDimStrategy`.
+        options: keyword arguments of `SingleDimStrategy`.
+
+    Returns:
+        A function that takes the rule and returns its `Registration`.
+    """
+
+    def register(rule: Rule) -> Registration:
+        return Registration(SingleDimStrategy(op, rule, **options))
+
+    return register

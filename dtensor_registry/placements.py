@@ -1,0 +1,165 @@
+"""Placements of one tensor on one mesh dim: the values, one parser and one printer.
+
+The host computes with these small frozen values and meets torch's own placement
+classes only at the border (`dtensor_registry._torch.convert`). That keeps every
+search and every rule template pure: they run, and are tested, without torch.
+
+The notation, used in messages, in tests and on the command line:
+
+    R            replicated: every rank of the mesh dim holds the whole tensor
+    S(0)         sharded on tensor dim 0
+    S?(0)        a placeholder: sharded on tensor dim 0, in whatever kind the inputs have
+    _S(0, 2)     strided shard of tensor dim 0 with split factor 2
+    P(sum)       partial: the tensor is the sum of what the ranks hold
+
+>>> [str(p) for p in parse_placements("S(0), R")]
+['S(0)', 'R']
+>>> show_placements((Partial("max"), REPLICATE))
+'P(max), R'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dtensor_registry.errors import PlacementSyntaxError
+
+REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
+"""Reductions that a partial placement may name. Source: torch.distributed.ReduceOp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate:
+    """Every rank of the mesh dim holds the whole tensor."""
+
+    def __str__(self) -> str:
+        return "R"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The tensor is cut along `tensor_dim`, one piece per rank of the mesh dim."""
+
+    tensor_dim: int
+
+    def __str__(self) -> str:
+        return f"S({self.tensor_dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class StridedShard:
+    """Cut along `tensor_dim` after the dim was first split into `split_factor` groups."""
+
+    tensor_dim: int
+    split_factor: int
+
+    def __str__(self) -> str:
+        return f"_S({self.tensor_dim}, {self.split_factor})"
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The tensor is the `reduce_op`-reduction of what the ranks of the mesh dim hold.
+
+    `native` carries torch's own object for partials that know more than their
+    reduction (a masked embedding, a norm). Two such partials are equal only when
+    torch says so, and no rule can name one.
+    """
+
+    reduce_op: str = "sum"
+    native: object = None
+
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})" if self.native is None else f"P({self.native})"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingPlaceholder:
+    """Sharded on tensor dim `dim`, in whatever kind of sharding the inputs have.
+
+    A rule says "these dims are cut together"; how each is cut (plainly, or strided)
+    is filled in when the rule meets real inputs.
+    """
+
+    dim: int
+
+    def __str__(self) -> str:
+        return f"S?({self.dim})"
+
+
+Placement: TypeAlias = Replicate | Shard | StridedShard | Partial
+"""What a tensor can have on one mesh dim."""
+
+Placements: TypeAlias = tuple[Placement, ...]
+"""What a tensor has on a mesh: one placement per mesh dim, outermost first."""
+
+REPLICATE = Replicate()
+
+_PATTERN = re.compile(
+    r"""\s*(?:
+        (?P<replicate>R)
+      | S\(\s*(?P<shard>-?\d+)\s*\)
+      | S\?\(\s*(?P<placeholder>-?\d+)\s*\)
+      | _S\(\s*(?P<strided>-?\d+)\s*,\s*(?P<factor>\d+)\s*\)
+      | P(?:\(\s*(?P<reduce_op>[a-z]+)\s*\))?(?P<partial>)
+    )\s*(?P<comma>,|$)""",
+    re.VERBOSE,
+)
+
+
+def is_shard(placement: object) -> bool:
+    """Say whether a placement cuts a tensor dim, in any kind."""
+    return isinstance(placement, (Shard, StridedShard, ShardingPlaceholder))
+
+
+def parse_placements(text: str) -> tuple[Placement | ShardingPlaceholder, ...]:
+    """Read placements from the notation; `P` alone means `P(sum)`.
+
+    Args:
+        text: placements separated by commas, for example `"S(0), R"`.
+
+    Raises:
+        PlacementSyntaxError: with a caret under the first character that does not fit.
+
+    >>> parse_placements("S(1),P")
+    (Shard(tensor_dim=1), Partial(reduce_op='sum', native=None))
+    """
+    found: list[Placement | ShardingPlaceholder] = []
+    position = 0
+    while True:
+        match = _PATTERN.match(text, position)
+        if match is None:
+            raise PlacementSyntaxError(text, position, "expected R, S(0), _S(0, 2) or P(sum)")
+        found.append(_placement_of(match, text))
+        position = match.end()
+        if match["comma"] != ",":
+            return tuple(found)
+
+
+def _placement_of(match: re.Match[str], text: str) -> Placement | ShardingPlaceholder:
+    if match["replicate"]:
+        return REPLICATE
+    if match["shard"] is not None:
+        return Shard(int(match["shard"]))
+    if match["placeholder"] is not None:
+        return ShardingPlaceholder(int(match["placeholder"]))
+    if match["strided"] is not None:
+        return StridedShard(int(match["strided"]), int(match["factor"]))
+    reduce_op = match["reduce_op"] or "sum"
+    if reduce_op not in REDUCE_OPS:
+        raise PlacementSyntaxError(
+            text, match.start("reduce_op"), f"a reduction is one of {', '.join(REDUCE_OPS)}"
+        )
+    return Partial(reduce_op)
+
+
+def show_placements(placements: Iterable[Placement | ShardingPlaceholder | None]) -> str:
+    """Print placements in the notation; `None`, an output that is no tensor, prints as `-`.
+
+    >>> show_placements([Shard(0), None])
+    'S(0), -'
+    """
+    return ", ".join("-" if p is None else str(p) for p in placements)

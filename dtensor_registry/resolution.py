@@ -1,0 +1,223 @@
+"""Who wins each op, and why.
+
+A pure function of what was discovered, of the settings, and of what torch itself has. The
+outcome follows from names alone: not from the order of entry points, of `sys.path`, or of
+any hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from dtensor_registry.discovery import (
+    LOCAL,
+    Contribution,
+    Discovery,
+    Fallback,
+    is_disabled_for,
+)
+from dtensor_registry.errors import ConflictingStrategiesError, PluginError
+from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings
+
+
+class Catalog(Protocol):
+    """What resolution must know of torch."""
+
+    def overloads(self, name: str) -> tuple[str, ...]:
+        """All overloads that a name stands for; empty while the op does not exist."""
+
+    def torch_table(self, op: str) -> str | None:
+        """The table in which torch itself has a rule for an overload, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """A contribution that did not win, and why."""
+
+    contribution: Contribution
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Who rules one op.
+
+    Attributes:
+        op: the overload, or the name as contributed while the op does not exist.
+        winner: the contribution that is installed, or None when torch keeps the op.
+        reason: why the winner won.
+        shadowed: all other contributions for the op, with reasons.
+        torch_table: where torch has a rule of its own, or None.
+        pending: the op does not exist yet; the rule is bound when it does.
+    """
+
+    op: str
+    winner: Contribution | None
+    reason: str
+    shadowed: tuple[Shadowed, ...]
+    torch_table: str | None
+    pending: bool = False
+
+    def __str__(self) -> str:
+        owner = str(self.winner.origin) if self.winner else TORCH
+        state = " (pending)" if self.pending else ""
+        losers = [f"\n  shadowed: {s.contribution.origin}: {s.reason}" for s in self.shadowed]
+        return f"{self.op}{state}: {owner}, {self.reason}{''.join(losers)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The outcome for every op that a plugin spoke about; print it, or look an op up.
+
+    Attributes:
+        verdicts: by op, sorted.
+        fallbacks: in the order in which they are asked.
+    """
+
+    verdicts: Mapping[str, Verdict]
+    fallbacks: tuple[Fallback, ...]
+
+    def __getitem__(self, op: str) -> Verdict:
+        return self.verdicts[op]
+
+    def __contains__(self, op: str) -> bool:
+        return op in self.verdicts
+
+    def __str__(self) -> str:
+        return "\n".join(str(verdict) for verdict in self.verdicts.values())
+
+
+def resolve(
+    discovery: Discovery,
+    settings: Settings,
+    catalog: Catalog,
+    local: Sequence[Contribution] = (),
+) -> Resolution:
+    """Decide who rules each op.
+
+    Args:
+        discovery: what plugins contributed.
+        settings: `order`, `pins`, `disabled` and `on_conflict`.
+        catalog: which overloads exist, and which of them torch rules itself.
+        local: what this process registered by hand; wins over every plugin, the latest first.
+
+    Raises:
+        ConflictingStrategiesError: if two plugins on one step of `order` claim an op that
+            neither a pin nor a higher step decides, and `on_conflict` is `error`.
+        PluginError: if one plugin claims an op twice.
+    """
+    claims: dict[str, dict[str, Contribution]] = {}
+    pending: set[str] = set()
+    for contribution in (*discovery.contributions, *local):
+        overloads = catalog.overloads(contribution.op)
+        if not overloads:
+            pending.add(contribution.op)
+        for op in overloads or (contribution.op,):
+            _claim(claims.setdefault(op, {}), op, contribution)
+    verdicts = {
+        op: _judge(op, claims[op], settings, catalog.torch_table(op), op in pending)
+        for op in sorted(claims)
+    }
+    return Resolution(
+        MappingProxyType(verdicts), tuple(_in_order(discovery.fallbacks, settings.fallback.order))
+    )
+
+
+def _claim(claims: dict[str, Contribution], op: str, contribution: Contribution) -> None:
+    """Enter a claim; within one plugin an overload by name beats its whole packet."""
+    plugin = contribution.origin.plugin
+    held = claims.get(plugin)
+    if held is None or plugin == LOCAL or (contribution.op == op and held.op != op):
+        claims[plugin] = contribution
+    elif (contribution.op == op) == (held.op == op):
+        cause = f"it claims {op} twice, at {held.origin.source} and {contribution.origin.source}"
+        raise PluginError(plugin, str(contribution.origin), cause)
+
+
+def _judge(
+    op: str,
+    claims: Mapping[str, Contribution],
+    settings: Settings,
+    torch_table: str | None,
+    pending: bool,
+) -> Verdict:
+    shadowed: list[Shadowed] = []
+    ranked: dict[int, list[Contribution]] = {}
+    for plugin in sorted(claims):
+        contribution = claims[plugin]
+        rank = _rank(plugin, op, settings)
+        if is_disabled_for(settings, plugin, contribution.origin.distribution, op):
+            shadowed.append(Shadowed(contribution, "switched off for this op in 'disabled'"))
+        elif rank is None:
+            shadowed.append(Shadowed(contribution, "not in 'order', which has no '*'"))
+        else:
+            ranked.setdefault(rank, []).append(contribution)
+    torch_rank = _rank(TORCH, op, settings)
+    winner: Contribution | None = None
+    reason = "no contribution is left"
+    for rank in sorted(ranked):
+        rivals = ranked[rank]
+        torch_ahead = torch_table is not None and torch_rank is not None and torch_rank < rank
+        if winner is None and torch_ahead:
+            reason = _why(TORCH, op, settings)
+            shadowed += (Shadowed(r, f"torch comes first: {reason}") for r in rivals)
+        elif winner is not None:
+            ahead = f"{winner.origin.plugin} comes first: {reason}"
+            shadowed += (Shadowed(rival, ahead) for rival in rivals)
+        elif len(rivals) == 1:
+            winner, reason = rivals[0], _why(rivals[0].origin.plugin, op, settings)
+        elif settings.on_conflict == "error":
+            raise _conflict(op, rivals)
+        else:
+            shadowed += (Shadowed(rival, "in conflict, on_conflict is 'skip'") for rival in rivals)
+    return Verdict(op, winner, reason, tuple(shadowed), torch_table, pending)
+
+
+def _rank(plugin: str, op: str, settings: Settings) -> int | None:
+    """Place a plugin for one op: lower wins, None takes no part."""
+    if plugin == LOCAL:
+        return -2
+    if _pinned(op, settings) == plugin:
+        return -1
+    order = settings.order
+    if plugin in order:
+        return order.index(plugin)
+    if plugin == TORCH:
+        return len(order)
+    return order.index(EVERYBODY_ELSE) if EVERYBODY_ELSE in order else None
+
+
+def _pinned(op: str, settings: Settings) -> str | None:
+    """Find the pin of an overload, by its own name or by its packet's."""
+    return settings.pins.get(op) or settings.pins.get(op.rpartition(".")[0])
+
+
+def _why(plugin: str, op: str, settings: Settings) -> str:
+    if plugin == LOCAL:
+        return "registered in this process"
+    if _pinned(op, settings) == plugin:
+        return "pinned"
+    rank = _rank(plugin, op, settings)
+    step = plugin if plugin in settings.order else EVERYBODY_ELSE
+    return f"step {rank} of 'order' ({step!r})"
+
+
+def _conflict(op: str, rivals: Iterable[Contribution]) -> ConflictingStrategiesError:
+    origins = [rival.origin for rival in rivals]
+    return ConflictingStrategiesError(op, [str(o) for o in origins], [o.plugin for o in origins])
+
+
+def _in_order(fallbacks: Iterable[Fallback], order: Sequence[str]) -> list[Fallback]:
+    """Sort fallbacks by the setting; those under `*` by name and plugin, so that ranks agree."""
+
+    def rank(fallback: Fallback) -> tuple[int, str, str]:
+        name = fallback.strategy.name
+        others = order.index("*") if "*" in order else len(order)
+        place = order.index(name) if name in order else others
+        return place, name, fallback.origin.plugin
+
+    everybody = "*" in order
+    return sorted((f for f in fallbacks if everybody or f.strategy.name in order), key=rank)

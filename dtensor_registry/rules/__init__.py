@@ -1,0 +1,23 @@
+"""The vocabulary of rules: strategies, templates that make rules, and the metadata they read."""
+
+from dtensor_registry.rules.einsum import Einsum, einsum
+from dtensor_registry.rules.like import Like, like
+from dtensor_registry.rules.metadata import TensorMeta, is_tensor, tensor_inputs
+from dtensor_registry.rules.pointwise import Pointwise, pointwise
+from dtensor_registry.rules.strategy import FallbackStrategy, Rule, SchemaInfo, SingleDimStrategy
+
+__all__ = [
+    "Einsum",
+    "FallbackStrategy",
+    "Like",
+    "Pointwise",
+    "Rule",
+    "SchemaInfo",
+    "SingleDimStrategy",
+    "TensorMeta",
+    "einsum",
+    "is_tensor",
+    "like",
+    "pointwise",
+    "tensor_inputs",
+]

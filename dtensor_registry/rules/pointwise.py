@@ -1,0 +1,214 @@
+"""A rule for ops that treat every element alike: `out[i] = f(x[i], y[i], ...)`.
+
+On one mesh dim there are three ways to spread such an op over ranks:
+
+- cut one dim of the broadcast shape, on every input that has it. Shapes are aligned at
+  their ends, and an input in which the dim is missing, or has size 1 while the others' is
+  larger, is repeated along it, so it must be whole on every rank.
+- `P(sum)` through a group of inputs in which `f` is jointly linear while the others are
+  the same on every rank: `f(a + c, b + d) = f(a, b) + f(c, d)`.
+- `P(avg)` through any part of such a group. With the rest of the group fixed `f` is affine
+  in that part, and the mean of affine images is the image of the mean.
+
+Source: NumPy's general broadcasting rules, and the two identities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, TypeAlias
+
+from dtensor_registry.errors import InvalidContributionError
+from dtensor_registry.placements import REPLICATE, Partial, Replicate, ShardingPlaceholder
+from dtensor_registry.rules.metadata import tensor_inputs
+
+Row: TypeAlias = list[Replicate | Partial | ShardingPlaceholder]
+
+Place: TypeAlias = int | str
+"""Where a tensor stands in a call: the index of a positional argument, or a keyword."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """The rule of a pointwise op; build it with `pointwise`.
+
+    Rows come in this order: one per dim of the broadcast shape, then `P(sum)` for each
+    group, then `P(avg)` for each part of each group, larger parts first.
+
+    - A dim of size 1 is cut like any other if all inputs that have it have size 1.
+    - A group passes `P(sum)` only if each of its arguments is a tensor, or the number 0: any
+      other number is the same on every rank, so it would be added once per rank. `x + 1`
+      reaches an op as `add.Tensor` with a number at the second tensor's place.
+    - bool tensors pass no partial: a sum of bools is a logical or. Integer tensors pass no
+      `P(avg)`: an integer average is rounded.
+    - Tensors given by keyword are operands like the others, but in no group.
+    - An in-place op passes only what its first argument carries.
+
+    Attributes:
+        linear: groups of positional arguments in which the op is jointly linear.
+        outputs: how many tensors the op returns.
+        out: the keyword arguments that the op writes to, placed as the outputs are.
+
+    Raises:
+        InvalidContributionError: for groups that are no groups of positions, or no output.
+    """
+
+    linear: tuple[tuple[int, ...], ...] = ()
+    outputs: int = 1
+    out: tuple[str, ...] = ("out",)
+
+    def __post_init__(self) -> None:
+        for group in self.linear:
+            if not group or not all(isinstance(place, int) and place >= 0 for place in group):
+                raise InvalidContributionError(
+                    f"pointwise(linear=...): {group} is no group of argument positions;"
+                    " a group is one or more positions counted from 0, e.g. (0, 1)"
+                )
+        if self.outputs < 1:
+            raise InvalidContributionError(
+                f"pointwise(outputs={self.outputs}): a pointwise op has at least one output"
+            )
+
+    def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Row]:
+        """Return the rows for one call."""
+        arguments: list[tuple[Place, Any]] = [*enumerate(args), *kwargs.items()]
+        tensors = [
+            (place, tensor) for place, value in arguments for tensor in tensor_inputs((value,), {})
+        ]
+        shapes = [tensor.shape for place, tensor in tensors if place not in self.out]
+        rank = max(map(len, shapes), default=0)
+        if any(len(tensor.shape) != rank for place, tensor in tensors if place in self.out):
+            return []  # The op will resize its out tensor, which no placement survives.
+        partial = dict.fromkeys((*_sums(self.linear, args), *_averages(self.linear, args)))
+        return [
+            *(self._cut(dim, rank, shapes, tensors) for dim in range(rank)),
+            *(
+                self._pass(reduce_op, places, tensors)
+                for reduce_op, places in partial
+                # What an op writes to keeps its placement, which is the output's.
+                if 0 in places or not _is_in_place(op)
+            ),
+        ]
+
+    def _cut(
+        self,
+        dim: int,
+        rank: int,
+        shapes: Sequence[Sequence[Any]],
+        tensors: Sequence[tuple[Place, Any]],
+    ) -> Row:
+        from_end = dim - rank
+        having = [shape for shape in shapes if len(shape) >= -from_end]
+        is_larger = not all(_is_one(shape[from_end]) for shape in having)
+        row: Row = [ShardingPlaceholder(dim)] * self.outputs
+        for place, tensor in tensors:
+            own = len(tensor.shape) + from_end
+            repeated = own < 0 or (is_larger and _is_one(tensor.shape[own]))
+            cut = place in self.out or not repeated
+            row.append(ShardingPlaceholder(own) if cut else REPLICATE)
+        return row
+
+    def _pass(
+        self, reduce_op: str, places: Sequence[int], tensors: Sequence[tuple[Place, Any]]
+    ) -> Row:
+        partial = Partial(reduce_op)
+        row: Row = [partial] * self.outputs
+        for place, _ in tensors:
+            row.append(partial if place in places or place in self.out else REPLICATE)
+        return row
+
+    def __str__(self) -> str:
+        said = []
+        if self.linear:
+            said.append(f"linear=[{', '.join(map(str, self.linear))}]")
+        if self.outputs != 1:
+            said.append(f"outputs={self.outputs}")
+        if self.out != ("out",):
+            said.append(f"out={list(self.out)}")
+        return f"pointwise({', '.join(said)})"
+
+
+def pointwise(
+    *, linear: Iterable[Iterable[int]] = (), outputs: int = 1, out: Iterable[str] = ("out",)
+) -> Pointwise:
+    """Shard any dim of the broadcast shape; pass partials where the op is linear.
+
+    Args:
+        linear: groups of positional arguments, each group a tuple of their positions, in
+            which the op is jointly linear while all others are fixed: add has `[(0, 1)]`,
+            mul, linear on either side but not on both at once, `[(0,), (1,)]`, div `[(0,)]`,
+            where `[(1, 2)]`. Non-tensor arguments count as positions too.
+        outputs: how many tensors the op returns, all of the broadcast shape.
+        out: the keyword arguments that the op writes to, if it does not call them `out`.
+
+    Raises:
+        InvalidContributionError: if `linear` is no list of groups, or `outputs` is below 1.
+
+    >>> from dtensor_registry.rules.metadata import TensorMeta
+    >>> matrix, bias = TensorMeta((8, 4), (4, 1), None), TensorMeta((4,), (1,), None)
+    >>> for row in pointwise()(None, (matrix, bias), {}): print(*row)
+    S?(0) S?(0) R
+    S?(1) S?(1) S?(0)
+    """
+    try:
+        groups = tuple(sorted({tuple(sorted(set(group))) for group in linear}))
+    except TypeError as problem:
+        raise InvalidContributionError(
+            f"pointwise(linear={linear!r}): give a list of groups of positions, e.g. [(0, 1)]"
+        ) from problem
+    return Pointwise(groups, outputs, tuple(out))
+
+
+def _sums(
+    linear: Iterable[Sequence[int]], args: Sequence[Any]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for group in linear:
+        places = tuple(place for place in group if _holds(args, place, _can_sum))
+        if places and all(place in places or _is_zero(args, place) for place in group):
+            yield "sum", places
+
+
+def _averages(
+    linear: Iterable[Sequence[int]], args: Sequence[Any]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for group in linear:
+        places = [place for place in group if _holds(args, place, _can_average)]
+        for size in range(len(places), 0, -1):
+            for part in combinations(places, size):
+                yield "avg", part
+
+
+def _holds(args: Sequence[Any], place: int, can_reduce: Callable[[Any], bool]) -> bool:
+    """Say whether an argument is a tensor, or a list of them, of a dtype that can be reduced."""
+    tensors = tensor_inputs(args[place : place + 1], {})
+    return bool(tensors) and all(can_reduce(tensor.dtype) for tensor in tensors)
+
+
+def _can_sum(dtype: Any) -> bool:
+    return str(dtype) != "torch.bool"
+
+
+def _can_average(dtype: Any) -> bool:
+    # A dtype that does not tell its kind is taken for a floating one.
+    return bool(getattr(dtype, "is_floating_point", True) or getattr(dtype, "is_complex", True))
+
+
+def _is_in_place(op: Any) -> bool:
+    # `aten.add_.Tensor`. Source: "Func: name" in torch's aten/src/ATen/native/README.md.
+    return str(op).rpartition(".")[0].endswith("_")
+
+
+def _is_zero(args: Sequence[Any], place: int) -> bool:
+    value = args[place] if place < len(args) else None
+    return isinstance(value, (int, float, complex)) and value == 0
+
+
+def _is_one(size: Any) -> bool:
+    try:
+        return bool(size == 1)
+    except RuntimeError:
+        # A symbolic size that is known only at run time: torch's own broadcasting, too, takes
+        # it to be larger and checks that at run time.
+        return False

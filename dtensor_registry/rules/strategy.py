@@ -1,0 +1,173 @@
+"""What a plugin contributes: a strategy for named ops, or a fallback for all others."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from dtensor_registry.errors import InvalidContributionError
+
+Rule: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any]], Sequence[Sequence[Any]]]
+"""`rule(op, args, kwargs) -> rows`, with tensors given as metadata.
+
+A row is a list of placements on ONE mesh dim: first one per tensor output, then one per
+tensor input in schema order. The all-Replicate row is implied. This is the signature of
+torch's own single-dim strategies (source: `torch.distributed.tensor._ops.single_dim_strategy`).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaInfo:
+    """Which non-tensor arguments are part of torch's cache key for an op.
+
+    Left out (`None` in a strategy), every non-tensor argument is in the key, which is
+    always right. Narrow it only for an argument that changes from step to step and that
+    no row depends on.
+
+    Attributes:
+        static_argnum: every positional argument from this index on is in the key.
+        static_kwargkey: the keyword-only arguments in the key.
+        needs_pytree: whether arguments hold lists of tensors.
+    """
+
+    static_argnum: int = 100
+    static_kwargkey: tuple[str, ...] | None = None
+    needs_pytree: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A file and the line in it where something was written."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        # As Python would import it: `acme/rules.py:41`, not where site-packages happens to be.
+        roots = [p for p in sys.path if p and self.file.startswith(p.rstrip(os.sep) + os.sep)]
+        shown = os.path.relpath(self.file, max(roots, key=len)) if roots else self.file
+        return f"{shown}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class SingleDimStrategy:
+    """A rule on one mesh dim for one or more ops.
+
+    Args:
+        op: an overload (`torch.ops.acme.swiglu.default`), a packet (all its overloads), what
+            `torch.library.custom_op` returned, a name such as `"acme.swiglu.default"` or
+            `"aten.mm"`, or a list of those. A name may belong to a library that is not
+            imported yet.
+        rule: a function `(op, args, kwargs) -> rows`, or a template such as `einsum("mk,kn->mn")`.
+        schema_info: which non-tensor arguments are in torch's cache key; `None`: all of them.
+            torch's own `RuntimeSchemaInfo` is taken too.
+        allow_uneven_sharding: keep an input that is cut into more pieces than it has elements
+            as it is, instead of refusing the row. Same meaning as in torch.
+        allow_unbacked_sharding: what to assume of a size that is not known yet. Same meaning
+            as in torch.
+        samples: calls to check the rule with, `() -> Iterable[(args, kwargs)]`.
+
+    Raises:
+        InvalidContributionError: for a part that cannot be what it should be.
+
+    >>> from dtensor_registry.rules import einsum
+    >>> SingleDimStrategy("acme::matmul", einsum("mk,kn->mn")).names
+    ('acme.matmul',)
+    """
+
+    op: Any
+    rule: Rule
+    schema_info: Any = field(default=None, kw_only=True)
+    allow_uneven_sharding: bool = field(default=False, kw_only=True)
+    allow_unbacked_sharding: bool | None = field(default=None, kw_only=True)
+    samples: Callable[[], Iterable[Any]] | None = field(default=None, kw_only=True)
+    names: tuple[str, ...] = field(init=False, compare=False)
+    source: SourceLine = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        ops = self.op if isinstance(self.op, (list, tuple)) else [self.op]
+        if not ops:
+            raise InvalidContributionError(
+                "SingleDimStrategy(op=[]) names no op; name at least one"
+            )
+        if not callable(self.rule):
+            raise InvalidContributionError(
+                f"SingleDimStrategy({self.op!s}): rule is a {type(self.rule).__name__}, neither a"
+                " function (op, args, kwargs) -> rows nor a template such as einsum('mk,kn->mn')"
+            )
+        object.__setattr__(self, "names", tuple(op_name(op) for op in ops))
+        object.__setattr__(self, "source", _writer())
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackStrategy:
+    """A rule for ops that nobody has a rule for.
+
+    Args:
+        name: how settings and messages call it.
+        rule: as for `SingleDimStrategy`; returning no rows keeps only all-Replicate.
+        refuses: `(op) -> reason or None`, asked once per op; a reason ends up in the error.
+    """
+
+    name: str
+    rule: Rule
+    refuses: Callable[[Any], str | None] | None = None
+    source: SourceLine = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InvalidContributionError(f"FallbackStrategy needs a name, got {self.name!r}")
+        if not callable(self.rule):
+            raise InvalidContributionError(f"FallbackStrategy {self.name!r}: rule is not callable")
+        object.__setattr__(self, "source", _writer())
+
+
+def op_name(op: object) -> str:
+    """Write an op as DTensor's messages do: `aten.mm.default`, or `aten.mm` for a packet.
+
+    Raises:
+        InvalidContributionError: for something that names no op.
+
+    >>> op_name("aten::mm.default"), op_name("acme::swiglu")
+    ('aten.mm.default', 'acme.swiglu')
+    """
+    if isinstance(op, str):
+        name = op.replace("::", ".")
+    elif qualified := getattr(op, "_qualname", None):  # CustomOpDef has no public name
+        name = str(qualified).replace("::", ".") + ".default"
+    elif hasattr(op, "overloadpacket") or hasattr(op, "overloads"):
+        name = str(op)
+    else:
+        raise InvalidContributionError(
+            f"{op!r} is no op: give an overload, a packet, a custom op or a name such as"
+            " 'aten.mm.default'"
+        )
+    parts = name.split(".")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise InvalidContributionError(
+            f"{name!r} is no op name: write 'namespace.op' or 'namespace.op.overload'"
+        )
+    return name
+
+
+def _writer() -> SourceLine:
+    """Find the line that is building a strategy: the first frame outside this file."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        # "<string>" is the __init__ that dataclasses generate.
+        if frame.f_code.co_filename not in (__file__, "<string>"):
+            return SourceLine(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return SourceLine("<unknown>", 0)
+
+
+def rule_source(strategy: SingleDimStrategy | FallbackStrategy) -> SourceLine:
+    """Say where a rule was written: the function itself, or the line that built the template."""
+    code = getattr(strategy.rule, "__code__", None)
+    if code is None:
+        return strategy.source
+    return SourceLine(code.co_filename, code.co_firstlineno)

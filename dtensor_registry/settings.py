@@ -1,0 +1,173 @@
+"""What the user decides: who may speak, who wins, what happens without a rule.
+
+Read once, at the edge. Sources, the first that sets a field wins: arguments, environment
+(`DTENSOR_REGISTRY_ORDER='["acme", "*", "torch"]'`, nested with two underscores:
+`DTENSOR_REGISTRY_FALLBACK__MODE=warn`), `dtensor_registry.toml`, `[tool.dtensor_registry]`
+in `pyproject.toml`, defaults. Files are those of the working directory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    PyprojectTomlConfigSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings import (
+    SettingsError as SourceError,
+)
+
+from dtensor_registry.errors import SettingsError
+
+PREFIX = "DTENSOR_REGISTRY_"
+EVERYBODY_ELSE = "*"
+"""In `order`: every plugin that is not named there."""
+TORCH = "torch"
+"""In `order`: torch's own table, read as if it were a plugin."""
+
+
+class FallbackSettings(BaseModel):
+    """What happens to an op that has neither rule nor decomposition."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["off", "warn", "silent", "error"] = Field(
+        default="off",
+        description="off: torch's own error; warn: fall back and say so once per op; silent: fall"
+        " back; error: fail, naming what each fallback would have done.",
+    )
+    order: tuple[str, ...] = Field(
+        default=("*",), description="Fallbacks by name, asked in this order; * is all others."
+    )
+    include: tuple[str, ...] = Field(
+        default=("*",), description="Globs of the ops that may fall back."
+    )
+    exclude: tuple[str, ...] = Field(default=(), description="Globs of the ops that may not.")
+
+
+class Settings(BaseSettings):
+    """Every setting, its default and its meaning.
+
+    Raises:
+        SettingsError: from `read_settings`, for unknown names and unusable values.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        toml_file="dtensor_registry.toml",
+        pyproject_toml_table_header=("tool", "dtensor_registry"),
+    )
+
+    order: tuple[str, ...] = Field(
+        default=(EVERYBODY_ELSE, "pointwise", "matrix", TORCH),
+        description="Plugins by name, highest precedence first.",
+    )
+    pins: dict[str, str] = Field(
+        default_factory=dict, description="Op -> the plugin that wins it, whatever `order` says."
+    )
+    disabled: tuple[str, ...] = Field(
+        default=(),
+        description="Plugins, entry points or distributions that are not loaded, or"
+        " `plugin:op-glob` for some ops of one.",
+    )
+    allowed: tuple[str, ...] | None = Field(
+        default=None,
+        description="Distributions that may contribute; unset: all, empty: none.",
+    )
+    required: tuple[str, ...] = Field(
+        default=(), description='Distributions that must be there, such as "acme-rules>=1.2".'
+    )
+    on_conflict: Literal["error", "skip"] = Field(
+        default="error",
+        description="Two plugins of equal rank claim an op: fail, or let neither have it.",
+    )
+    on_plugin_error: Literal["error", "skip"] = Field(
+        default="error", description="A plugin is broken: fail, or go on without it and warn."
+    )
+    fallback: FallbackSettings = FallbackSettings()
+    torch_rules: bool = Field(
+        default=True, description="Let the host expand torch's own single-dim rules as well."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Say which sources there are, the first that sets a field wins."""
+        return (
+            init_settings,
+            env_settings,
+            TomlConfigSettingsSource(settings_cls),
+            PyprojectTomlConfigSettingsSource(settings_cls),
+        )
+
+
+def read_settings(**arguments: Any) -> Settings:
+    """Read the settings from all sources.
+
+    Args:
+        arguments: fields that win over every other source.
+
+    Raises:
+        SettingsError: for an unknown name (with the nearest valid one) or an unusable value.
+
+    >>> read_settings(order=["acme", "*"]).order
+    ('acme', '*')
+    """
+    _refuse_unknown_environment(os.environ)
+    try:
+        return Settings(**arguments)
+    except ValidationError as error:
+        raise SettingsError(_explain(error)) from error
+    except SourceError as error:
+        raise SettingsError(f"{error}: {error.__cause__}") from error
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Say which valid name an unknown one may stand for, or list them all.
+
+    >>> nearest("ordre", ["order", "pins"])
+    "did you mean 'order'?"
+    """
+    choices = sorted(valid)
+    close = difflib.get_close_matches(name, choices, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices) or 'none'}"
+
+
+def _refuse_unknown_environment(environment: Mapping[str, str]) -> None:
+    """Pydantic passes over variables it does not know; a misspelt one would do nothing."""
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    known |= {f"{PREFIX}FALLBACK__{name.upper()}" for name in FallbackSettings.model_fields}
+    for variable in sorted(environment):
+        if variable.upper().startswith(PREFIX) and variable.upper() not in known:
+            raise SettingsError(
+                f"environment variable {variable} is no setting; {nearest(variable.upper(), known)}"
+            )
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        path = [str(part) for part in problem["loc"]]
+        if problem["type"] == "extra_forbidden":
+            fields = FallbackSettings.model_fields if len(path) > 1 else Settings.model_fields
+            lines.append(f"{'.'.join(path)} is no setting; {nearest(path[-1], fields)}")
+        else:
+            lines.append(f"{'.'.join(path)} = {problem['input']!r}: {problem['msg']}")
+    return "\n".join(lines)

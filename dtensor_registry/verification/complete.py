@@ -1,0 +1,199 @@
+"""Rows that ground truth allows and a rule does not offer.
+
+The search hands the inputs out in every way worth trying on two ranks, runs the op, and
+reads off how each output is spread. What is worth trying factorises over the inputs:
+
+- dims that are cut together have the same size, or one's is a multiple of the other's, so
+  for each size an input is whole, or cut along a dim of that size;
+- partial inputs go with whole ones, not with cut ones, and are of one kind.
+
+What is found counts only once it also holds for other values, other sizes and three ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any, TypeAlias
+
+import torch
+
+from dtensor_registry.costs import Topology, price
+from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard
+from dtensor_registry.verification.compare import relative_tolerance
+from dtensor_registry.verification.pieces import is_inexact
+from dtensor_registry.verification.rebuild import rebuild_difference
+from dtensor_registry.verification.static import plain
+from dtensor_registry.verification.truth import judge
+from dtensor_registry.verification.wholerun import WholeRun, call
+
+Row: TypeAlias = tuple[Placement | None, ...]
+Inputs: TypeAlias = tuple[Placement, ...]
+
+KINDS = ("sum", "avg", "max", "min")
+"""Partial kinds that the search tries."""
+
+_REAL_SIZE = 2**16
+"""Samples are small; savings are told for tensors this many times as large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A row that a rule could offer.
+
+    Attributes:
+        row: its placements.
+        saves: microseconds, on two ranks, that inputs which come as the row says would save
+            over the best row that the rule offers.
+    """
+
+    row: Row
+    saves: float
+
+
+def missing_rows(
+    whole: WholeRun, offered: Sequence[Sequence[Any]], confirm: Sequence[WholeRun], budget: int
+) -> tuple[list[Missing], int]:
+    """Search for rows that are right but not offered, best first.
+
+    Args:
+        whole: a call whose numbers carry evidence.
+        offered: the rows of the rule for that call.
+        confirm: other calls that a row must hold for.
+        budget: how many ways of handing out the inputs may be tried.
+
+    Returns:
+        The rows, and how many ways were tried.
+
+    >>> from dtensor_registry.verification.wholerun import run_whole
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
+    >>> found, _ = missing_rows(run_whole(torch.exp, (x,)), [[Shard(0), Shard(0)]], [], 100)
+    >>> [str(placement) for placement in found[0].row]
+    ['S(1)', 'S(1)']
+    """
+    width = len(whole.inputs)
+    known = {tuple(plain(entry) for entry in row[len(row) - width :]) for row in offered}
+    known.add((REPLICATE,) * width)
+    found = []
+    tried = 0
+    for inputs in islice(_ways(whole.inputs), budget):
+        tried += 1
+        if inputs in known:
+            continue
+        for row in _rows_with(whole, inputs):
+            if _holds([whole, *confirm], row):
+                found.append(Missing(row, _saving(whole, inputs, known)))
+    return sorted(found, key=lambda missing: -missing.saves), tried
+
+
+def _ways(inputs: Sequence[torch.Tensor]) -> Iterator[Inputs]:
+    """List ways to hand out the inputs, the likeliest first, each once."""
+    seen: set[Inputs] = set()
+    for way in (*_aligned(inputs), *_kinds_alone(inputs)):
+        if way not in seen:
+            seen.add(way)
+            yield way
+    sizes = sorted({size for tensor in inputs for size in tensor.shape if size > 1})
+    options = [
+        *([[REPLICATE, *_cuts(tensor, size)] for tensor in inputs] for size in sizes),
+        *([[REPLICATE, Partial(kind)] for _ in inputs] for kind in _kinds(inputs)),
+    ]
+    for choice in options:
+        for way in product(*choice):
+            if way not in seen:
+                seen.add(way)
+                yield way
+
+
+def _aligned(inputs: Sequence[torch.Tensor]) -> Iterator[Inputs]:
+    """All inputs cut along one dim, counted from the front or from the back."""
+    for dim in range(max((tensor.dim() for tensor in inputs), default=0)):
+        yield tuple(Shard(dim) if _can_cut(t, dim) else REPLICATE for t in inputs)
+        yield tuple(
+            Shard(t.dim() - 1 - dim) if _can_cut(t, t.dim() - 1 - dim) else REPLICATE
+            for t in inputs
+        )
+
+
+def _can_cut(tensor: torch.Tensor, dim: int) -> bool:
+    return 0 <= dim < tensor.dim() and tensor.shape[dim] > 1
+
+
+def _kinds_alone(inputs: Sequence[torch.Tensor]) -> Iterator[Inputs]:
+    """All inputs partial, and each input alone."""
+    for kind in _kinds(inputs):
+        yield (Partial(kind),) * len(inputs)
+        for position in range(len(inputs)):
+            yield tuple(Partial(kind) if i == position else REPLICATE for i in range(len(inputs)))
+
+
+def _kinds(inputs: Sequence[torch.Tensor]) -> tuple[str, ...]:
+    # An average of integers is rounded; complex numbers have no order.
+    if any(tensor.dtype.is_complex for tensor in inputs):
+        return ("sum", "avg")
+    return KINDS if all(map(is_inexact, inputs)) else ("sum", "max", "min")
+
+
+def _cuts(tensor: torch.Tensor, size: int) -> list[Placement]:
+    return [Shard(dim) for dim, own in enumerate(tensor.shape) if own and own % size == 0]
+
+
+def _rows_with(whole: WholeRun, inputs: Inputs) -> list[Row]:
+    """Find how the outputs are spread over two ranks when the inputs are spread so."""
+    try:
+        given = [
+            whole.pieces(position, (placement,), (2,), 0)
+            for position, placement in enumerate(inputs)
+        ]
+        results = [
+            call(whole.op, whole.args, whole.kwargs, [pieces[rank] for pieces in given])
+            for rank in range(2)
+        ]
+    except Exception:
+        return []  # the op does not take these pieces, so there is no such row
+    if any(len(result) != len(whole.outputs) for result in results):
+        return []
+    tensors = (*whole.inputs, *whole.tensor_outputs)
+    relative = relative_tolerance(tensors, max(tensor.numel() for tensor in tensors))
+    spread: list[list[Placement | None]] = []
+    for index, want in enumerate(whole.outputs):
+        got = [result[index] for result in results]
+        spread.append(_spread(got, want, relative))
+    return [(*outputs, *inputs) for outputs in product(*spread)]
+
+
+def _spread(got: Sequence[Any], want: Any, relative: float) -> list[Placement | None]:
+    if not isinstance(want, torch.Tensor):
+        return [None] if all(value == want for value in got) else []
+    if any(not isinstance(value, torch.Tensor) for value in got):
+        return []
+    for candidate in (REPLICATE, *(Shard(d) for d in range(want.dim()) if want.shape[d] > 1)):
+        if rebuild_difference(got, want, (candidate,), (2,), relative) is None:
+            return [candidate]
+    if want.dtype == torch.bool or any(value.shape != want.shape for value in got):
+        return []
+    return [
+        partial
+        for partial in map(Partial, _kinds([want]))
+        if rebuild_difference(got, want, (partial,), (2,), relative) is None
+    ]
+
+
+def _holds(wholes: Sequence[WholeRun], row: Row) -> bool:
+    verdicts = [judge(whole, [row], (ranks,)) for whole in wholes for ranks in (2, 3)]
+    return any(v.outcome == "sound" for v in verdicts) and not any(v.is_wrong for v in verdicts)
+
+
+def _saving(whole: WholeRun, inputs: Inputs, known: set[tuple[Any, ...]]) -> float:
+    """Price the cheapest row that there is, for inputs that come as `inputs`."""
+    topology = Topology.assumed((2,))
+    sizes = [tensor.numel() * tensor.element_size() * _REAL_SIZE for tensor in whole.inputs]
+    return min(
+        sum(
+            price((have,), (need,), nbytes, topology)
+            for have, need, nbytes in zip(inputs, row, sizes, strict=True)
+        )
+        for row in sorted(known, key=str)
+        if None not in row
+    )

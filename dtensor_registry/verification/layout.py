@@ -1,0 +1,120 @@
+"""A row read against one call: which placements each output and each input has on a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from dtensor_registry.placements import Partial, Placements, Shard, StridedShard
+from dtensor_registry.rules.metadata import is_tensor
+from dtensor_registry.verification.pieces import chunk
+from dtensor_registry.verification.static import plain, problem
+from dtensor_registry.verification.wholerun import WholeRun
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Rows turned to columns: for each output and input, its placements over the mesh dims."""
+
+    outputs: tuple[Placements | None, ...]
+    inputs: tuple[Placements, ...]
+
+
+def layout_of(whole: WholeRun, rows: Sequence[Sequence[Any]]) -> Layout | str:
+    """Read rows against a call, or say what is wrong with one."""
+    outputs: list[list[Any]] = []
+    inputs: list[list[Any]] = []
+    for row in rows:
+        slots = whole.outputs
+        tensors = whole.tensor_outputs
+        # A row leaves out the slots of what is no tensor, as torch 2.13 does, or holds None there.
+        named = slots if _length(row) == len(slots) + len(whole.inputs) else tensors
+        ranks = [value.dim() if is_tensor(value) else None for value in named]
+        fault = problem(row, len(named), [tensor.dim() for tensor in whole.inputs], ranks)
+        if fault is not None:
+            return fault
+        entries = [plain(entry) for entry in row]
+        placed = iter(entries[: len(named)])
+        if named is slots:
+            outputs.append(list(placed))
+        else:
+            outputs.append([next(placed) if is_tensor(value) else None for value in slots])
+        inputs.append(entries[len(named) :])
+    return Layout(
+        tuple(None if None in column else tuple(column) for column in zip(*outputs, strict=True)),
+        tuple(tuple(column) for column in zip(*inputs, strict=True)),
+    )
+
+
+def _length(row: object) -> int:
+    return len(row) if isinstance(row, (list, tuple)) else -1
+
+
+def unsimulated(layout: Layout) -> str | None:
+    """Say why placements cannot be simulated, or None."""
+    columns = (*layout.inputs, *(column for column in layout.outputs if column is not None))
+    for column in columns:
+        kinds = {p.reduce_op for p in column if isinstance(p, Partial)}
+        if len(kinds) > 1:
+            return "partials of different kinds on one tensor"
+        for placement in column:
+            if isinstance(placement, StridedShard):
+                return "strided shards cannot be simulated"
+            if isinstance(placement, Partial) and placement.native is not None:
+                return f"{placement} carries a state of its own and cannot be simulated"
+    return None
+
+
+def too_small(whole: WholeRun, layout: Layout, mesh: tuple[int, ...]) -> str | None:
+    """Name a dim that has fewer elements than the ranks that share it, or None."""
+    for position, (tensor, column) in enumerate(zip(whole.inputs, layout.inputs, strict=True)):
+        pieces: dict[int, int] = {}
+        for placement, ranks in zip(column, mesh, strict=True):
+            if isinstance(placement, Shard):
+                dim = placement.tensor_dim
+                pieces[dim] = pieces.get(dim, 1) * ranks
+                size = tensor.shape[dim]
+                if size < pieces[dim]:
+                    return (
+                        f"dim {dim} of input {position} has {size} elements for {pieces[dim]} ranks"
+                    )
+    return None
+
+
+def lacks_data(whole: WholeRun, given: Sequence[Sequence[torch.Tensor]], rank: int) -> bool:
+    """Say whether a rank holds an empty piece of an input that is not empty."""
+    return any(
+        not pieces[rank].numel() and tensor.numel()
+        for pieces, tensor in zip(given, whole.inputs, strict=True)
+    )
+
+
+def starved(
+    whole: WholeRun,
+    layout: Layout,
+    mesh: tuple[int, ...],
+    given: Sequence[Sequence[torch.Tensor]],
+) -> str | None:
+    """Find a rank that has none of a sharded input, yet must make a part of a sharded output.
+
+    That is the row which shards a dim that is broadcast: no size would make it right.
+    """
+    if len(mesh) > 1:
+        return None
+    for rank in range(mesh[0]):
+        if not lacks_data(whole, given, rank):
+            continue
+        for index, column in enumerate(layout.outputs):
+            if column is None or not isinstance(column[0], Shard):
+                continue
+            owed = chunk(whole.outputs[index], column[0].tensor_dim, rank, mesh[0])
+            if owed.numel():
+                shapes = ", ".join(str(tuple(pieces[rank].shape)) for pieces in given)
+                return (
+                    f"rank {rank} with local shapes {shapes} has nothing to make"
+                    f" {tuple(owed.shape)} of output {index} from"
+                )
+    return None

@@ -1,0 +1,119 @@
+"""Print a program of a few lines that shows a wrong row again on one CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from dtensor_registry.errors import InvalidContributionError
+from dtensor_registry.placements import Replicate
+from dtensor_registry.rules.metadata import is_tensor
+from dtensor_registry.rules.strategy import op_name
+from dtensor_registry.verification.inputs import Sample, draw
+from dtensor_registry.verification.pieces import is_inexact
+from dtensor_registry.verification.static import plain
+from dtensor_registry.verification.truth import judge
+from dtensor_registry.verification.wholerun import run_whole
+
+
+def name_of(op: Any) -> str:
+    """Write an op as messages do, or a plain function by its module and name.
+
+    >>> name_of(torch.ops.aten.mm.default), name_of(name_of)
+    ('aten.mm.default', 'dtensor_registry.verification.program.name_of')
+    """
+    try:
+        return op_name(op)
+    except InvalidContributionError:
+        return f"{getattr(op, '__module__', '')}.{getattr(op, '__qualname__', op)}"
+
+
+def program(
+    op: Callable[..., Any],
+    sample: Sample,
+    rows: Sequence[Sequence[Any]],
+    mesh: Sequence[int],
+    seed: int,
+    *,
+    allow_empty: bool = False,
+) -> str:
+    """Write a program that judges rows, one per mesh dim, for one call.
+
+    Numbers are drawn again where that shows the fault too, else written out.
+    """
+    drawn = sample.changed(_again, sample.origin, sample.role)
+    is_drawn = _is_wrong(op, drawn, rows, mesh, seed, allow_empty)
+    lines = ["import torch", "from dtensor_registry.placements import REPLICATE, Partial, Shard"]
+    if is_drawn:
+        lines.append("from dtensor_registry.verification.inputs import draw")
+    lines.append("from dtensor_registry.verification.truth import judge")
+    lines.append("from dtensor_registry.verification.wholerun import run_whole")
+    if _is_custom(op):
+        lines.append(f"# import here what defines {name_of(op)}")
+    names = []
+    for position, tensor in enumerate(sample.inputs):
+        names.append(f"x{position}")
+        lines.append(f"x{position} = {_tensor(position, tensor, is_drawn)}")
+    given = iter(names)
+    args = ", ".join(_argument(value, given) for value in sample.args)
+    kwargs = ", ".join(f"{k!r}: {_argument(v, given)}" for k, v in sample.kwargs.items())
+    comma = "," if len(sample.args) == 1 else ""
+    lines.append(f"whole = run_whole({_callable(op)}, ({args}{comma}), {{{kwargs}}})")
+    listed = ", ".join(f"[{', '.join(map(_placement, row))}]" for row in rows)
+    more = ", allow_empty=True" if allow_empty else ""
+    lines.append(f"print(judge(whole, [{listed}], {tuple(mesh)}, seed={seed}{more}))")
+    return "\n".join(lines)
+
+
+def _again(position: int, tensor: torch.Tensor) -> torch.Tensor:
+    return draw(tensor.shape, tensor.dtype, position) if is_inexact(tensor) else tensor
+
+
+def _is_wrong(
+    op: Callable[..., Any],
+    sample: Sample,
+    rows: Sequence[Sequence[Any]],
+    mesh: Sequence[int],
+    seed: int,
+    allow_empty: bool,
+) -> bool:
+    try:
+        whole = run_whole(op, sample.args, sample.kwargs)
+    except Exception:
+        return False  # drawn numbers are outside the op's domain: the sample's own are printed
+    return judge(whole, rows, tuple(mesh), seed=seed, allow_empty=allow_empty).is_wrong
+
+
+def _tensor(position: int, tensor: torch.Tensor, is_drawn: bool) -> str:
+    if is_drawn and is_inexact(tensor):
+        return f"draw({list(tensor.shape)}, {tensor.dtype}, seed={position})"
+    if not tensor.numel():
+        return f"torch.empty({list(tensor.shape)}, dtype={tensor.dtype})"
+    return f"torch.tensor({tensor.tolist()}, dtype={tensor.dtype})"
+
+
+def _argument(value: Any, names: Any) -> str:
+    if is_tensor(value):
+        return str(next(names))
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_argument(entry, names) for entry in value)}]"
+    return repr(value)
+
+
+def _callable(op: Any) -> str:
+    name = name_of(op)
+    is_op = hasattr(op, "overloadpacket") or hasattr(op, "overloads")
+    return f"torch.ops.{name}" if is_op else name
+
+
+def _is_custom(op: Any) -> bool:
+    return name_of(op).split(".")[0] not in ("aten", "prims", "torch")
+
+
+def _placement(entry: Any) -> str:
+    placement = plain(entry)
+    if isinstance(placement, Replicate):
+        return "REPLICATE"
+    return repr(entry) if placement is None else repr(placement)
