@@ -1,38 +1,31 @@
 """The host's expansion, in the place where torch calls its own.
 
 torch's propagator looks an op's single-dim rule up and hands it to one module global. While
-the host is installed that global is `expand`: rules of plugins are decided here, everything
-else goes on to torch.
+the host is installed that global is `expand`: rules of plugins are decided here, and torch's
+own rules too where an installation adopts them. Everything else goes on to torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch._ops import OpOverload
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import _sharding_prop
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
-from torch.distributed.tensor._op_schema import OpSchema, OpSpec, OpStrategy, TupleStrategy
+from torch.distributed.tensor._decompositions import PlacementTrackingMode
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._op_schema import OpSchema, OpSpec, OpStrategy
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from dtensor_registry._torch.convert import placements_from_torch, placements_to_torch
+from dtensor_registry._torch.call import Call, is_concrete, read_call, tensor_specs
+from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry._torch.prices import pricer
 from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.schema import OpFacts, facts, input_names
+from dtensor_registry._torch.schema import facts
 from dtensor_registry.errors import FallbackRefusedError, NoValidRowError, RuleError
-from dtensor_registry.expansion import (
-    Candidate,
-    Problem,
-    TensorInput,
-    candidates,
-    cheapest,
-    fill_rows,
-    objections,
-)
+from dtensor_registry.expansion import Candidate, candidates, cheapest, objections
 
 Expanded = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -46,25 +39,6 @@ _PER_ELEMENT = ("aten._foreach_", "aten._amp_foreach_", "aten._fused_")
 """Ops that torch expands once per list element."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call as torch's propagator describes it, read for the expansion.
-
-    Attributes:
-        op: the op.
-        mesh: the mesh of its inputs.
-        specs: for each tensor input in row order, the specs that it may come with.
-        metas: metadata of each output; None for one that is no tensor.
-        problem: the same call as a problem of placements.
-    """
-
-    op: OpOverload
-    mesh: DeviceMesh
-    specs: tuple[tuple[DTensorSpec, ...], ...]
-    metas: tuple[TensorMeta | None, ...]
-    problem: Problem
-
-
 def expand(
     mesh: DeviceMesh, op_schema: OpSchema, strategy_info: _SingleDimStrategyInfo, output_meta: Any
 ) -> Expanded:
@@ -76,62 +50,25 @@ def expand(
     """
     rule = strategy_info.func
     specs = tensor_specs(op_schema)
-    if not isinstance(rule, InstalledRule) or not _concrete(op_schema, mesh, specs):
+    if (
+        not isinstance(rule, InstalledRule)
+        or str(op_schema.op).startswith(_PER_ELEMENT)
+        or not is_concrete(mesh, specs)
+    ):
         return TORCH_EXPAND(mesh, op_schema, strategy_info, output_meta)
 
     def expanded(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpStrategy:
-        return decide(read_call(rule, op_schema, mesh, specs, output_meta), rule)
+        if rule.fallback is not None and _inside_decomposition():
+            # A fallback comes after decompositions, so it must not make one possible.
+            raise NotImplementedError(
+                f"Operator {op} does not have a sharding strategy registered."
+            )
+        call = read_call(rule, op_schema, mesh, specs, output_meta)
+        if isinstance(call, str):
+            raise RuleError(str(op), rule.origin.plugin, str(rule.origin), call)
+        return decide(call, rule)
 
     return expanded
-
-
-def read_call(
-    rule: InstalledRule,
-    op_schema: OpSchema,
-    mesh: DeviceMesh,
-    specs: tuple[tuple[DTensorSpec, ...], ...],
-    output_meta: Any,
-) -> Call:
-    """Read a call and ask the rule for its rows.
-
-    Raises:
-        RuleError: if the rule fails, or its rows do not fit the op.
-    """
-    op = op_schema.op
-    known = facts(op)
-    declared = input_names(
-        op, op_schema.args_schema, op_schema.kwargs_schema, lambda v: isinstance(v, OpStrategy)
-    )
-    inputs = tuple(
-        TensorInput(
-            tuple(sources[0].shape),
-            tuple(placements_from_torch(spec.placements) for spec in sources),
-            _pinned(name, argument, known, rule),
-        )
-        for sources, (name, argument) in zip(specs, declared, strict=True)
-    )
-    metas = _output_metas(known, output_meta)
-    rows = rule.rows(op, op_schema.args_meta, op_schema.kwargs_meta)
-    num_outputs = len(rows[0]) - len(inputs) if rows else known.tensor_outputs
-    if known.list_output and num_outputs not in (1, len(metas)):
-        problem = f"it has {num_outputs} outputs per row, but this call gives {len(metas)} tensors"
-        raise RuleError(str(op), rule.origin.plugin, str(rule.origin), problem)
-    masked = () if known.list_output else [i for i, m in enumerate(metas) if m is None]
-    ties = tuple(
-        (output, at)
-        for output, alias in enumerate(alias for tensor, alias in known.outputs if tensor)
-        for at, (_, argument) in enumerate(declared)
-        if argument.mutated and not argument.many and argument.alias & alias
-    )
-    problem_of_call = Problem(
-        tuple(mesh.shape),
-        fill_rows(rows, num_outputs, inputs, masked),
-        num_outputs,
-        inputs,
-        ties,
-        rule.allow_uneven_sharding,
-    )
-    return Call(op, mesh, specs, metas, problem_of_call)
 
 
 def decide(call: Call, rule: InstalledRule) -> OpStrategy:
@@ -164,76 +101,27 @@ def _op_spec(call: Call, candidate: Candidate) -> OpSpec:
             call.specs, call.problem.inputs, candidate.inputs, strict=True
         )
     ]
-    outputs = [
-        None if placements is None else (call.mesh, placements_to_torch(placements))
-        for placements in candidate.outputs
-    ]
     known = facts(call.op)
+    outputs = candidate.outputs
     if known.list_output and len(outputs) == 1:
-        outputs = outputs * len(call.metas)
-    specs = iter(
-        None if given is None or meta is None else DTensorSpec(*given, tensor_meta=meta)
-        for given, meta in zip(outputs, call.metas, strict=True)
-    )
-    output_specs: Any
-    if known.list_output:
-        output_specs = tuple(specs)
-    elif len(known.outputs) > 1:
+        outputs *= len(call.metas)
+    specs = [
+        None
+        if placements is None or meta is None
+        else DTensorSpec(call.mesh, placements_to_torch(placements), tensor_meta=meta)
+        for placements, meta in zip(outputs, call.metas, strict=True)
+    ]
+    output_specs: Any = tuple(specs) if known.list_output else next(iter(specs), None)
+    if len(known.outputs) > 1:
         # torch wants one entry per return, None for one that is no tensor.
-        output_specs = tuple(next(specs) if tensor else None for tensor, _ in known.outputs)
-    else:
-        output_specs = next(specs, None)
+        rest = iter(specs)
+        output_specs = tuple(next(rest) if tensor else None for tensor, _ in known.outputs)
     return OpSpec(output_specs, inputs, [list(costs) for costs in candidate.costs])
 
 
-def tensor_specs(op_schema: OpSchema) -> tuple[tuple[DTensorSpec, ...], ...]:
-    """List the tensor inputs in row order, each with the specs that it may come with."""
-
-    def walk(values: Sequence[Any]) -> list[tuple[DTensorSpec, ...]]:
-        found: list[tuple[DTensorSpec, ...]] = []
-        for value in values:
-            if isinstance(value, OpStrategy):
-                found.append(tuple(strategy.output_spec for strategy in value.strategies))
-            elif isinstance(value, TupleStrategy):
-                found += walk(value.children)
-            elif isinstance(value, (list, tuple)):
-                found += walk(value)
-        return found
-
-    return (*walk(op_schema.args_schema), *walk(list(op_schema.kwargs_schema.values())))
-
-
-def _concrete(
-    op_schema: OpSchema, mesh: DeviceMesh, specs: Sequence[Sequence[DTensorSpec]]
-) -> bool:
-    """Say whether the host can decide a call: plain sizes, one mesh, not element by element."""
-    if str(op_schema.op).startswith(_PER_ELEMENT):
-        return False
-    for sources in specs:
-        for spec in sources:
-            if spec.mesh != mesh or any(isinstance(size, torch.SymInt) for size in spec.shape):
-                return False
-    return True
-
-
-def _pinned(name: str, argument: Any, known: OpFacts, rule: InstalledRule) -> str | None:
-    if argument.mutated:
-        return f"{name!r}, which the op writes to,"
-    if argument.keyword:
-        return f"keyword argument {name!r}, which torch never moves,"
-    if rule.fallback is not None and known.view and argument.alias:
-        return f"{name!r}, of which the output is a view,"
-    return None
-
-
-def _output_metas(known: OpFacts, output_meta: Any) -> tuple[TensorMeta | None, ...]:
-    """Give every tensor output its metadata, whatever shape torch keeps them in."""
-    if isinstance(output_meta, TensorMeta) or output_meta is None:
-        return (output_meta,) * known.tensor_outputs
-    if known.list_output:
-        return tuple(output_meta)
-    return tuple(
-        meta for meta, (tensor, _) in zip(output_meta, known.outputs, strict=True) if tensor
+def _inside_decomposition() -> bool:
+    return any(
+        isinstance(mode, PlacementTrackingMode) for mode in _get_current_dispatch_mode_stack()
     )
 
 

@@ -8,7 +8,7 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema, OpSpec, OpStrategy
 
-from dtensor_registry._torch.decide import tensor_specs
+from dtensor_registry._torch.call import tensor_specs
 from dtensor_registry._torch.fallback import refusal
 from dtensor_registry._torch.prices import pricer
 from dtensor_registry._torch.schema import facts

@@ -56,6 +56,7 @@ SURFACE = (
     PrivateName(
         f"{_TENSOR}._collective_utils", "redistribute_cost", ("current_spec", "target_spec")
     ),
+    PrivateName(f"{_TENSOR}._decompositions", "PlacementTrackingMode"),
     PrivateName(
         f"{_TENSOR}._dispatch",
         "OpDispatcher._propagate_op_sharding_dispatch_slow_path",
@@ -101,6 +102,7 @@ SURFACE = (
         ("self", "op_schema"),
     ),
     PrivateName(f"{_TENSOR}.placement_types", "_StridedShard", ("dim", "split_factor")),
+    PrivateName("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack"),
 )
 """Every private name that `dtensor_registry._torch` uses, sorted by module."""
 

@@ -97,12 +97,15 @@ def repeated(answer: Answer) -> Iterator[Finding]:
         told = None
         if shown in seen:
             told = "the row stands there twice"
-        elif isinstance(row, (list, tuple)) and row:
-            if all(entry is None or isinstance(plain(entry), Replicate) for entry in row):
-                told = "the all-Replicate row is implied for every op"
+        elif isinstance(row, (list, tuple)) and row and all(map(_is_whole, row)):
+            told = "the all-Replicate row is implied for every op"
         seen.add(shown)
         if told is not None:
             yield Finding("duplicate", told, shown, sample=str(answer.sample))
+
+
+def _is_whole(entry: Any) -> bool:
+    return entry is None or isinstance(plain(entry), Replicate)
 
 
 def missing_from_key(

@@ -1,12 +1,12 @@
 """Check one rule for one op: is it right, complete, and well behaved?
 
-    report = check(torch.ops.acme.swiglu.default, [((gate, up), {})], pointwise(linear=[(1,)]))
-    assert report.is_trusted, report
+report = check(torch.ops.acme.swiglu.default, [((gate, up), {})], pointwise(linear=[(1,)]))
+assert report.is_trusted, report
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dtensor_registry.placements import Shard
@@ -22,14 +22,152 @@ from dtensor_registry.verification.behaviour import (
 from dtensor_registry.verification.complete import missing_rows
 from dtensor_registry.verification.findings import Finding, Report
 from dtensor_registry.verification.inputs import Role, Sample, sample_of, variants
-from dtensor_registry.verification.program import name_of, program
+from dtensor_registry.verification.program import name_of
+from dtensor_registry.verification.soundness import judge_answer
 from dtensor_registry.verification.static import plain, show_row
 from dtensor_registry.verification.tally import Tally
-from dtensor_registry.verification.truth import judge, said
+from dtensor_registry.verification.truth import said
 from dtensor_registry.verification.wholerun import WholeRun, run_whole
 
-_LINES = ((2,), (3,), (4,))
-_MESHES: dict[Role, tuple[tuple[int, ...], ...]] = {"dtype": ((2,),), "truth": ((2,), (3,))}
-_SQUARE = (2, 2)
-_MOST_PAIRS = 200
 _MOST_MISSING = 5
+"""Missing rows that one call may report, the most useful first."""
+
+
+def check(
+    op: Callable[..., Any],
+    samples: Iterable[Any],
+    rule: Rule,
+    *,
+    owner: str = "",
+    schema_info: Any = None,
+    allow_uneven_sharding: bool = False,
+    budget: int = 500,
+    seed: int = 0,
+) -> Report:
+    """Check a rule against ground truth, call by call.
+
+    Every row is judged on 1-D meshes of 2, 3 and 4 ranks, and in pairs on a (2, 2) mesh, with
+    the sample's own numbers and with drawn ones, negated, in half and single precision, with
+    sizes that do not divide, sizes of 1, and empty tensors. Then follow gradients, rows that
+    the rule could offer and does not, and how the rule behaves when it is asked.
+
+    Args:
+        op: an overload, or any callable on tensors that `rule` accepts as its op.
+        samples: calls, each a pair `(args, kwargs)` with plain tensors.
+        rule: what is to be checked.
+        owner: who wrote it, for the report; left out, where the function stands.
+        schema_info: the author's, if they narrow the cache key.
+        allow_uneven_sharding: whether a dim may be cut into more pieces than it has elements.
+        budget: how many ways of handing out the inputs of one call the search for missing
+            rows may try; 0 leaves it out.
+        seed: of all drawn numbers.
+
+    Raises:
+        TypeError: if a sample is no pair of arguments and keyword arguments.
+
+    >>> import torch
+    >>> from dtensor_registry.rules import pointwise
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
+    >>> check(torch.mul, [((x, x), {})], pointwise(linear=[(0, 1)])).errors[0].about
+    'P(sum) <- P(sum), P(sum)'
+    """
+    tally = Tally()
+    answers: list[Answer] = []
+    for sample in map(sample_of, samples):
+        accepted = _judge_call(op, sample, rule, tally, seed, allow_uneven_sharding)
+        answers += [answer for _, answer in accepted.values()]
+        anchor = accepted.get("drawn") or accepted.get("given")
+        if anchor is None:
+            continue
+        _judge_gradients(*anchor, tally, seed)
+        others = [accepted[r][0] for r in ("negated", "larger", "given") if r in accepted]
+        _search(*anchor, others, tally, budget)
+    for finding in changed_mind(rule, op, answers):
+        tally.add(finding)
+    given = [answer for answer in answers if answer.sample.role == "given"]
+    for finding in missing_from_key(rule, op, given, schema_info):
+        tally.add(finding)
+    _judge_use(answers, tally)
+    return Report(
+        name_of(op),
+        owner or _place_of(rule),
+        _named(rule),
+        tally.findings(),
+        tally.sound(),
+        tally.samples,
+        tally.combinations,
+    )
+
+
+def _judge_call(
+    op: Callable[..., Any], sample: Sample, rule: Rule, tally: Tally, seed: int, allow_empty: bool
+) -> dict[Role, tuple[WholeRun, Answer]]:
+    """Judge a sample and its variants; return the first of each role that the op takes."""
+    accepted: dict[Role, tuple[WholeRun, Answer]] = {}
+    for variant in variants(sample, seed=seed):
+        try:
+            whole = run_whole(op, variant.args, variant.kwargs)
+        except Exception as error:
+            if variant.role == "given":
+                told = f"the op itself raises {said(error)}"
+                tally.add(Finding("untested", told, f"sample {variant}", str(variant)))
+            continue
+        tally.samples += 1
+        answer = ask(rule, op, variant)
+        if answer.finding is not None:
+            tally.add(answer.finding)
+            continue
+        for finding in repeated(answer):
+            tally.add(finding)
+        judge_answer(op, whole, answer, tally, seed=seed, allow_empty=allow_empty)
+        accepted.setdefault(variant.role, (whole, answer))
+    return accepted
+
+
+def _judge_gradients(whole: WholeRun, answer: Answer, tally: Tally, seed: int) -> None:
+    proven = set(tally.sound())
+    for row, shown in zip(answer.rows, answer.shown, strict=True):
+        if shown not in proven:
+            continue
+        for ranks in (2, 3):
+            verdict = judge_backward(whole, row, ranks, seed=seed)
+            tally.combinations += verdict.outcome != "not applicable"
+            if verdict.is_wrong and not verdict.on_empty:
+                told = f"on {ranks} ranks: {verdict.evidence}"
+                tally.add(Finding("backward", told, shown, str(answer.sample)))
+                break
+
+
+def _search(
+    whole: WholeRun, answer: Answer, others: Sequence[WholeRun], tally: Tally, budget: int
+) -> None:
+    readable = [row for row in answer.rows if isinstance(row, (list, tuple))]
+    found, tried = missing_rows(whole, readable, others, budget)
+    tally.combinations += tried
+    for missing in found[:_MOST_MISSING]:
+        told = f"it would save {missing.saves:.0f} us where inputs come like this"
+        shown = show_row(missing.row, len(whole.inputs))
+        tally.add(Finding("missing", told, shown, str(answer.sample), saves=missing.saves))
+
+
+def _judge_use(answers: Sequence[Answer], tally: Tally) -> None:
+    """Find out whether a rule never shards, although ground truth knows rows that do."""
+    for answer in answers:
+        for row in answer.rows:
+            if isinstance(row, (list, tuple)) and any(isinstance(plain(e), Shard) for e in row):
+                return
+    for finding in tally.findings():
+        if finding.kind == "missing" and "S(" in finding.about.split("<-")[1]:
+            told = f"no row shards anything, but {finding.about} is right"
+            tally.add(Finding("vacuous", told, sample=finding.sample))
+            return
+
+
+def _named(rule: Rule) -> str:
+    code = getattr(rule, "__code__", None)
+    return str(rule) if code is None else f"{rule.__module__}.{rule.__qualname__}"
+
+
+def _place_of(rule: Rule) -> str:
+    code = getattr(rule, "__code__", None)
+    return type(rule).__module__ if code is None else f"{code.co_filename}:{code.co_firstlineno}"

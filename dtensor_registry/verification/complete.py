@@ -95,11 +95,11 @@ def _ways(inputs: Sequence[torch.Tensor]) -> Iterator[Inputs]:
             seen.add(way)
             yield way
     sizes = sorted({size for tensor in inputs for size in tensor.shape if size > 1})
-    options = [
-        *([[REPLICATE, *_cuts(tensor, size)] for tensor in inputs] for size in sizes),
-        *([[REPLICATE, Partial(kind)] for _ in inputs] for kind in _kinds(inputs)),
+    cut = [[[REPLICATE, *_cuts(tensor, size)] for tensor in inputs] for size in sizes]
+    partial: list[list[list[Placement]]] = [
+        [[REPLICATE, Partial(kind)] for _ in inputs] for kind in _kinds(inputs)
     ]
-    for choice in options:
+    for choice in (*cut, *partial):
         for way in product(*choice):
             if way not in seen:
                 seen.add(way)
@@ -168,7 +168,9 @@ def _spread(got: Sequence[Any], want: Any, relative: float) -> list[Placement | 
         return [None] if all(value == want for value in got) else []
     if any(not isinstance(value, torch.Tensor) for value in got):
         return []
-    for candidate in (REPLICATE, *(Shard(d) for d in range(want.dim()) if want.shape[d] > 1)):
+    whole_or_cut: list[Placement] = [REPLICATE]
+    whole_or_cut += [Shard(dim) for dim, size in enumerate(want.shape) if size > 1]
+    for candidate in whole_or_cut:
         if rebuild_difference(got, want, (candidate,), (2,), relative) is None:
             return [candidate]
     if want.dtype == torch.bool or any(value.shape != want.shape for value in got):
@@ -187,7 +189,7 @@ def _holds(wholes: Sequence[WholeRun], row: Row) -> bool:
 
 def _saving(whole: WholeRun, inputs: Inputs, known: set[tuple[Any, ...]]) -> float:
     """Price the cheapest row that there is, for inputs that come as `inputs`."""
-    topology = Topology.assumed((2,))
+    topology = Topology.assumed((2,), devices_per_host=2)
     sizes = [tensor.numel() * tensor.element_size() * _REAL_SIZE for tensor in whole.inputs]
     return min(
         sum(

@@ -6,14 +6,24 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-ErrorKind: TypeAlias = Literal[
-    "raises", "malformed", "unsound", "crash", "backward", "cache key", "changes", "impure"
-]
-RemarkKind: TypeAlias = Literal[
-    "missing", "vacuous", "dead", "duplicate", "untested", "crash on empty"
+Kind: TypeAlias = Literal[
+    "raises",
+    "malformed",
+    "unsound",
+    "crash",
+    "backward",
+    "cache key",
+    "changes",
+    "impure",
+    "missing",
+    "vacuous",
+    "dead",
+    "duplicate",
+    "untested",
+    "crash on empty",
 ]
 
-_MEANING: dict[str, str] = {
+_MEANING: dict[Kind, str] = {
     "raises": "the rule raised when it was asked for rows",
     "malformed": "what the rule returned is no row of placements for this op",
     "unsound": "a row gives another result than the whole run",
@@ -29,7 +39,10 @@ _MEANING: dict[str, str] = {
     "untested": "no sample could prove or refute a row",
     "crash on empty": "the op raises on a rank that holds an empty piece",
 }
-"""Every kind of finding, and what it says. Errors first, then remarks."""
+"""Every kind of finding, and what it says."""
+
+KINDS = tuple(_MEANING)
+"""Every kind, in the order in which a report lists them."""
 
 ERRORS = frozenset(
     {"raises", "malformed", "unsound", "crash", "backward", "cache key", "changes", "impure"}
@@ -51,7 +64,7 @@ class Finding:
         saves: microseconds that a missing row would save, see `complete`.
     """
 
-    kind: ErrorKind | RemarkKind
+    kind: Kind
     evidence: str
     about: str = ""
     sample: str = ""
@@ -108,7 +121,7 @@ class Report:
         """Whether nothing is wrong, and at least one call could be made to find out."""
         return not self.errors and self.samples > 0
 
-    def of_kind(self, kind: ErrorKind | RemarkKind) -> tuple[Finding, ...]:
+    def of_kind(self, kind: Kind) -> tuple[Finding, ...]:
         """The findings of one kind."""
         return tuple(finding for finding in self.findings if finding.kind == kind)
 
