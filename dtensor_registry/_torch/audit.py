@@ -37,7 +37,8 @@ class AuditRow:
     Attributes:
         op: the overload.
         calls: how many.
-        decided_by: a plugin, `torch`, `fallback <name>`, `decomposition`, or `handler`.
+        decided_by: a plugin, `torch`, `fallback <name>`, `decomposition`, `handler`, or `the
+            program` for collectives outside any op, which stand under `(redistribute)`.
         placements: the distinct choices, as `outputs <- inputs`, one tensor per `;`.
         collectives: how many of each kind the calls needed.
         bytes: bytes that this rank put into them.
@@ -92,6 +93,11 @@ class Audit:
     def tally(self, op: OpOverload) -> _Tally:
         """Find or open the tally of an op."""
         return self._tallies.setdefault((str(op), owner(op)), _Tally())
+
+    @property
+    def explicit(self) -> _Tally:
+        """The tally of collectives that no op asked for: `redistribute()`, `full_tensor()`."""
+        return self._tallies.setdefault(("(redistribute)", "the program"), _Tally())
 
 
 def owner(op: OpOverload) -> str:
@@ -164,11 +170,16 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _count_collective(self, func: Any, args: tuple[Any, ...]) -> None:
         name = _COLLECTIVES.get(func._schema.name.rpartition("::")[2])
-        if name is None or not self._running:
+        if name is None:
             return
-        running = self._running[-1]
-        running.collectives[name] = running.collectives.get(name, 0) + 1
-        running.bytes += sum(
+        counted: _Running | _Tally
+        if self._running:
+            counted = self._running[-1]
+        else:
+            counted = self._record.explicit
+            counted.calls += 1
+        counted.collectives[name] = counted.collectives.get(name, 0) + 1
+        counted.bytes += sum(
             leaf.numel() * leaf.element_size()
             for leaf in tree_leaves(args)
             if isinstance(leaf, torch.Tensor)
@@ -181,7 +192,7 @@ def _chosen_inputs(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, An
     if func not in dispatcher()._custom_op_handlers:
         try:
             schema = dispatcher().unwrap_to_op_info(func, args, kwargs).schema
-            answer = propagator().propagate_op_sharding_non_cached(schema)
+            answer = propagator().propagate_op_sharding(schema)
         except (NotImplementedError, RuntimeError):
             pass  # the op itself will say so, or run decomposed; show what came in
         else:

@@ -9,7 +9,7 @@ has three properties that make a search short (all three are tested):
 2. Further in only scales it. A tensor that is cut moves inside out, so the bytes of each
    collective are those of the start times one factor per mesh dim further in: above 1 for an
    allgather, below 1 for a cut, 1 for all others. A choice up to some mesh dim therefore
-   costs exactly `fixed + scaled * factor`, where `factor` is the product over what is still
+   costs exactly `fixed + carried * factor`, where `factor` is the product over what is still
    open. A tensor that is whole moves outside in, and what is chosen is already final.
 3. Replacing each factor by the least one that is open there gives a price which no
    completion undercuts: an admissible bound. The same holds for what the open mesh dims
@@ -134,6 +134,7 @@ class Outlook:
         Args:
             options: `options[mesh_dim]`, indices of the options that are open there.
         """
+        # A detour never leaves fewer bytes than the straight way, though it may cost less.
         least = [
             min([_factor(effects[at].straight) for at in there])
             for effects, there in zip(self.effects, options, strict=True)

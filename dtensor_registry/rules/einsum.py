@@ -169,7 +169,7 @@ def einsum(equation: str, *, linearity: bool = True) -> Einsum:
     output = _read_letters(equation, arrow + 2, len(equation))
     for letter in output:
         if not any(letter in operand for operand in operands):
-            position = equation.index(letter, arrow)
+            position = equation.index(letter)
             raise EquationError(equation, position, f"no operand has the output's {letter!r}")
     return Einsum(tuple(operands), output, linearity)
 

@@ -77,13 +77,12 @@ class Pointwise:
         tensors = [
             (place, tensor) for place, value in arguments for tensor in tensor_inputs((value,), {})
         ]
-        shapes = [tensor.shape for place, tensor in tensors if place not in self.out]
-        rank = max(map(len, shapes), default=0)
-        if any(len(tensor.shape) != rank for place, tensor in tensors if place in self.out):
+        shape = _broadcast([tensor.shape for place, tensor in tensors if place not in self.out])
+        if any(_differs(tensor.shape, shape) for place, tensor in tensors if place in self.out):
             return []  # The op will resize its out tensor, which no placement survives.
         partial = dict.fromkeys((*_sums(self.linear, args), *_averages(self.linear, args)))
         return [
-            *(self._cut(dim, rank, shapes, tensors) for dim in range(rank)),
+            *(self._cut(dim, shape, tensors) for dim in range(len(shape))),
             *(
                 self._pass(reduce_op, places, tensors)
                 for reduce_op, places in partial
@@ -92,22 +91,13 @@ class Pointwise:
             ),
         ]
 
-    def _cut(
-        self,
-        dim: int,
-        rank: int,
-        shapes: Sequence[Sequence[Any]],
-        tensors: Sequence[tuple[Place, Any]],
-    ) -> Row:
-        from_end = dim - rank
-        having = [shape for shape in shapes if len(shape) >= -from_end]
-        is_larger = not all(_is_one(shape[from_end]) for shape in having)
+    def _cut(self, dim: int, shape: Sequence[Any], tensors: Sequence[tuple[Place, Any]]) -> Row:
         row: Row = [ShardingPlaceholder(dim)] * self.outputs
-        for place, tensor in tensors:
-            own = len(tensor.shape) + from_end
-            repeated = own < 0 or (is_larger and _is_one(tensor.shape[own]))
-            cut = place in self.out or not repeated
-            row.append(ShardingPlaceholder(own) if cut else REPLICATE)
+        is_one = _holds(shape[dim] == 1)
+        for _, tensor in tensors:
+            own = dim - len(shape) + len(tensor.shape)
+            whole = own < 0 or (_holds(tensor.shape[own] == 1) and not is_one)
+            row.append(REPLICATE if whole else ShardingPlaceholder(own))
         return row
 
     def _pass(
@@ -165,7 +155,7 @@ def _sums(
     linear: Iterable[Sequence[int]], args: Sequence[Any]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     for group in linear:
-        places = tuple(place for place in group if _holds(args, place, _can_sum))
+        places = tuple(place for place in group if _carries(args, place, _can_sum))
         if places and all(place in places or _is_zero(args, place) for place in group):
             yield "sum", places
 
@@ -174,13 +164,13 @@ def _averages(
     linear: Iterable[Sequence[int]], args: Sequence[Any]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     for group in linear:
-        places = [place for place in group if _holds(args, place, _can_average)]
+        places = [place for place in group if _carries(args, place, _can_average)]
         for size in range(len(places), 0, -1):
             for part in combinations(places, size):
                 yield "avg", part
 
 
-def _holds(args: Sequence[Any], place: int, can_reduce: Callable[[Any], bool]) -> bool:
+def _carries(args: Sequence[Any], place: int, can_reduce: Callable[[Any], bool]) -> bool:
     """Say whether an argument is a tensor, or a list of them, of a dtype that can be reduced."""
     tensors = tensor_inputs(args[place : place + 1], {})
     return bool(tensors) and all(can_reduce(tensor.dtype) for tensor in tensors)
@@ -205,10 +195,28 @@ def _is_zero(args: Sequence[Any], place: int) -> bool:
     return isinstance(value, (int, float, complex)) and value == 0
 
 
-def _is_one(size: Any) -> bool:
+def _broadcast(shapes: Sequence[Sequence[Any]]) -> list[Any]:
+    rank = max(map(len, shapes), default=0)
+    shape = []
+    for from_end in range(-rank, 0):
+        sizes = [shape[from_end] for shape in shapes if len(shape) >= -from_end]
+        shape.append(next((size for size in sizes if not _holds(size == 1)), 1))
+    return shape
+
+
+def _differs(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+    return len(shape) != len(other) or any(
+        _holds(a != b) for a, b in zip(shape, other, strict=True)
+    )
+
+
+def _holds(condition: Any) -> bool:
+    """Say whether something holds of sizes; what cannot be known before run time does not.
+
+    torch's own broadcasting, too, takes a symbolic size that is known only at run time to
+    be larger than 1 and equal to its counterpart, and checks that at run time.
+    """
     try:
-        return bool(size == 1)
+        return bool(condition)
     except RuntimeError:
-        # A symbolic size that is known only at run time: torch's own broadcasting, too, takes
-        # it to be larger and checks that at run time.
         return False

@@ -141,8 +141,12 @@ def _judge_gradients(whole: WholeRun, answer: Answer, tally: Tally, seed: int) -
 def _search(
     whole: WholeRun, answer: Answer, others: Sequence[WholeRun], tally: Tally, budget: int
 ) -> None:
-    readable = [row for row in answer.rows if isinstance(row, (list, tuple))]
-    found, tried = missing_rows(whole, readable, others, budget)
+    standing = [
+        row
+        for row, shown in zip(answer.rows, answer.shown, strict=True)
+        if not tally.is_wrong(shown)
+    ]
+    found, tried = missing_rows(whole, standing, others, budget)
     tally.combinations += tried
     for missing in found[:_MOST_MISSING]:
         told = f"it would save {missing.saves:.0f} us where inputs come like this"

@@ -60,11 +60,13 @@ def relative_tolerance(tensors: Iterable[torch.Tensor], length: int) -> float:
 
 
 def magnitude(tensors: Sequence[torch.Tensor]) -> float:
-    """The largest finite absolute value, at least the smallest normal number."""
+    """Find the largest finite absolute value; 0 if there is none."""
     largest = 0.0
     for tensor in tensors:
         if tensor.numel() and is_inexact(tensor):
-            largest = max(largest, tensor.abs().nan_to_num(0.0, 0.0, 0.0).max().item())
+            largest = max(
+                largest, _with_kernels(tensor).abs().nan_to_num(0.0, 0.0, 0.0).max().item()
+            )
     return largest
 
 
@@ -86,27 +88,36 @@ def difference(
         return Difference(f"shape {tuple(got.shape)}, whole run {tuple(want.shape)}")
     if got.dtype != want.dtype:
         return Difference(f"dtype {got.dtype}, whole run {want.dtype}")
+    got, want = _with_kernels(got), _with_kernels(want)
     if torch.equal(got, want) or not want.numel():
         return None
     if not is_inexact(want):
         return _worst(got, want, got != want, 0.0)
     allowed = relative * (magnitude([want]) if scale is None else scale)
-    wide = torch.complex128 if want.dtype.is_complex else torch.float64
-    got, want = got.to(wide), want.to(wide)
+    got, want = _widened(got), _widened(want)
     close = (got - want).abs() <= allowed
     bad = ~(close | (got == want) | (got.isnan() & want.isnan()))
     return _worst(got, want, bad, allowed) if bad.any() else None
 
 
 def _worst(got: torch.Tensor, want: torch.Tensor, bad: torch.Tensor, allowed: float) -> Difference:
-    wide = torch.complex128 if want.dtype.is_complex else torch.float64
-    gap = (got.to(wide) - want.to(wide)).abs().nan_to_num(math.inf, math.inf)
+    gap = (_widened(got) - _widened(want)).abs().nan_to_num(math.inf, math.inf)
     gap = torch.where(bad, gap, -1.0)
     flat = int(gap.argmax())
     index = [int(i) for i in torch.unravel_index(torch.tensor(flat), gap.shape)]
     place = f"at {index}: " if index else ""
     ours, theirs = _number(got, flat), _number(want, flat)
     return Difference(f"{place}{ours}, whole run {theirs}", float(gap.max()), allowed)
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.dtype.is_complex else torch.float64)
+
+
+def _with_kernels(tensor: torch.Tensor) -> torch.Tensor:
+    """Widen the dtypes for which torch lacks even `equal` and `abs`: complex32 and float8."""
+    lacks = is_inexact(tensor) and (tensor.itemsize == 1 or tensor.dtype == torch.complex32)
+    return _widened(tensor) if lacks else tensor
 
 
 def _number(tensor: torch.Tensor, flat: int) -> Any:
@@ -125,7 +136,7 @@ def carries_evidence(whole: torch.Tensor) -> bool:
     """
     if not whole.numel():
         return False
-    values = whole.reshape(-1)
+    values = _with_kernels(whole).reshape(-1)
     if is_inexact(values):
         values = values[values.isfinite()]
         if not values.numel():

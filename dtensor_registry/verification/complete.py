@@ -12,7 +12,7 @@ What is found counts only once it also holds for other values, other sizes and t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, TypeAlias
@@ -26,7 +26,7 @@ from dtensor_registry.verification.pieces import is_inexact
 from dtensor_registry.verification.rebuild import rebuild_difference
 from dtensor_registry.verification.static import plain
 from dtensor_registry.verification.truth import judge
-from dtensor_registry.verification.wholerun import WholeRun, call
+from dtensor_registry.verification.wholerun import WholeRun
 
 Row: TypeAlias = tuple[Placement | None, ...]
 Inputs: TypeAlias = tuple[Placement, ...]
@@ -72,19 +72,28 @@ def missing_rows(
     >>> [str(placement) for placement in found[0].row]
     ['S(1)', 'S(1)']
     """
-    width = len(whole.inputs)
-    known = {tuple(plain(entry) for entry in row[len(row) - width :]) for row in offered}
-    known.add((REPLICATE,) * width)
+    operands = [at for at in range(len(whole.inputs)) if at not in whole.write_only]
+    known = {_of_operands(whole, row, operands) for row in offered}
+    known.add((REPLICATE,) * len(operands))
     found = []
     tried = 0
-    for inputs in islice(_ways(whole.inputs), budget):
+    for inputs in islice(_ways([whole.inputs[at] for at in operands]), budget):
         tried += 1
         if inputs in known:
             continue
-        for row in _rows_with(whole, inputs):
+        for row in _rows_with(whole, dict(zip(operands, inputs, strict=True))):
             if _holds([whole, *confirm], row):
-                found.append(Missing(row, _saving(whole, inputs, known)))
+                found.append(Missing(row, _saving(whole, row, [*offered, *_replicate(whole)])))
     return sorted(found, key=lambda missing: -missing.saves), tried
+
+
+def _of_operands(whole: WholeRun, row: Sequence[Any], operands: Sequence[int]) -> tuple[Any, ...]:
+    inputs = row[len(row) - len(whole.inputs) :]
+    return tuple(plain(inputs[at]) for at in operands)
+
+
+def _replicate(whole: WholeRun) -> list[Row]:
+    return [(REPLICATE,) * len(whole.inputs)]
 
 
 def _ways(inputs: Sequence[torch.Tensor]) -> Iterator[Inputs]:
@@ -139,17 +148,14 @@ def _cuts(tensor: torch.Tensor, size: int) -> list[Placement]:
     return [Shard(dim) for dim, own in enumerate(tensor.shape) if own and own % size == 0]
 
 
-def _rows_with(whole: WholeRun, inputs: Inputs) -> list[Row]:
-    """Find how the outputs are spread over two ranks when the inputs are spread so."""
+def _rows_with(whole: WholeRun, operands: Mapping[int, Placement]) -> list[Row]:
+    """Find how the outputs are spread over two ranks when the operands are spread so."""
     try:
         given = [
-            whole.pieces(position, (placement,), (2,), 0)
-            for position, placement in enumerate(inputs)
+            whole.pieces(position, (operands.get(position, REPLICATE),), (2,), 0)
+            for position in range(len(whole.inputs))
         ]
-        results = [
-            call(whole.op, whole.args, whole.kwargs, [pieces[rank] for pieces in given])
-            for rank in range(2)
-        ]
+        results = [whole.run([pieces[rank] for pieces in given]) for rank in range(2)]
     except Exception:
         return []  # the op does not take these pieces, so there is no such row
     if any(len(result) != len(whole.outputs) for result in results):
@@ -160,7 +166,11 @@ def _rows_with(whole: WholeRun, inputs: Inputs) -> list[Row]:
     for index, want in enumerate(whole.outputs):
         got = [result[index] for result in results]
         spread.append(_spread(got, want, relative))
-    return [(*outputs, *inputs) for outputs in product(*spread)]
+    written = {position: output for output, position in whole.tied}
+    return [
+        (*outputs, *(operands.get(at) or outputs[written[at]] for at in range(len(given))))
+        for outputs in product(*spread)
+    ]
 
 
 def _spread(got: Sequence[Any], want: Any, relative: float) -> list[Placement | None]:
@@ -187,15 +197,18 @@ def _holds(wholes: Sequence[WholeRun], row: Row) -> bool:
     return any(v.outcome == "sound" for v in verdicts) and not any(v.is_wrong for v in verdicts)
 
 
-def _saving(whole: WholeRun, inputs: Inputs, known: set[tuple[Any, ...]]) -> float:
-    """Price the cheapest row that there is, for inputs that come as `inputs`."""
+def _saving(whole: WholeRun, row: Row, offered: Sequence[Sequence[Any]]) -> float:
+    """Price the cheapest row that there is, for inputs that come as in `row`."""
     topology = Topology.assumed((2,), devices_per_host=2)
-    sizes = [tensor.numel() * tensor.element_size() * _REAL_SIZE for tensor in whole.inputs]
-    return min(
-        sum(
-            price((have,), (need,), nbytes, topology)
-            for have, need, nbytes in zip(inputs, row, sizes, strict=True)
-        )
-        for row in sorted(known, key=str)
-        if None not in row
-    )
+    width = len(whole.inputs)
+    total = []
+    for other in offered:
+        cost = 0.0
+        for at in range(width):
+            have, need = row[at - width], plain(other[at - width])
+            if have is not None and need is not None:
+                tensor = whole.inputs[at]
+                nbytes = tensor.numel() * tensor.element_size() * _REAL_SIZE
+                cost += price((have,), (need,), nbytes, topology)
+        total.append(cost)
+    return min(total)

@@ -33,7 +33,9 @@ def layout_of(whole: WholeRun, rows: Sequence[Sequence[Any]]) -> Layout | str:
         # A row leaves out the slots of what is no tensor, as torch 2.13 does, or holds None there.
         named = slots if _length(row) == len(slots) + len(whole.inputs) else tensors
         ranks = [value.dim() if is_tensor(value) else None for value in named]
-        fault = problem(row, len(named), [tensor.dim() for tensor in whole.inputs], ranks)
+        place = {id(value): index for index, value in enumerate(named)}
+        tied = [(place[id(slots[output])], source) for output, source in whole.tied]
+        fault = problem(row, len(named), [tensor.dim() for tensor in whole.inputs], ranks, tied)
         if fault is not None:
             return fault
         entries = [plain(entry) for entry in row]

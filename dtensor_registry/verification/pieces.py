@@ -121,13 +121,21 @@ def _split_bool(
 def _split_extreme(
     value: torch.Tensor, reduce_op: str, count: int, generator: torch.Generator
 ) -> list[torch.Tensor]:
-    """One rank, another for each element, holds the value; the others lie far beyond it."""
+    """One rank, another for each element, holds the value; the others lie beyond it.
+
+    Some lie just beyond, some beyond the range of all values, where they have another sign.
+    """
     holder = _holder(value, count, generator)
     parts = []
     for rank in range(count):
-        beyond = _noise(value, rank + 1, generator).abs() + _reach(value)
+        noise = _noise(value, rank + 1, generator).abs()
+        is_far = torch.randint(2, value.shape, generator=generator).bool()
+        beyond = torch.where(is_far, noise + 2 * _reach(value), noise / 4 + 0.01)
+        if not is_inexact(value):
+            beyond = beyond.ceil()
+        beyond = beyond.to(value.dtype)
         part = value - beyond if reduce_op == "max" else value + beyond
-        if not value.dtype.is_floating_point:  # an integer may have wrapped round
+        if not is_inexact(value):  # an integer may have wrapped round
             part = torch.minimum(part, value) if reduce_op == "max" else torch.maximum(part, value)
         parts.append(torch.where(holder == rank, value, part))
     return parts

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dtensor_registry.errors import InvalidContributionError
-from dtensor_registry.placements import Replicate
+from dtensor_registry.placements import Partial, Replicate, Shard
 from dtensor_registry.rules.metadata import is_tensor
 from dtensor_registry.rules.strategy import op_name
 from dtensor_registry.verification.inputs import Sample, draw
@@ -45,11 +45,12 @@ def program(
     """
     drawn = sample.changed(_again, sample.origin, sample.role)
     is_drawn = _is_wrong(op, drawn, rows, mesh, seed, allow_empty)
-    lines = ["import torch", "from dtensor_registry.placements import REPLICATE, Partial, Shard"]
-    if is_drawn:
-        lines.append("from dtensor_registry.verification.inputs import draw")
-    lines.append("from dtensor_registry.verification.truth import judge")
-    lines.append("from dtensor_registry.verification.wholerun import run_whole")
+    used = ["check_row"] if len(mesh) == 1 else ["judge", "run_whole"]
+    lines = [
+        "import torch",
+        "from dtensor_registry.placements import REPLICATE, Partial, Shard",
+        f"from dtensor_registry.verification import {', '.join([*used, *['draw'] * is_drawn])}",
+    ]
     if _is_custom(op):
         lines.append(f"# import here what defines {name_of(op)}")
     names = []
@@ -59,11 +60,14 @@ def program(
     given = iter(names)
     args = ", ".join(_argument(value, given) for value in sample.args)
     kwargs = ", ".join(f"{k!r}: {_argument(v, given)}" for k, v in sample.kwargs.items())
-    comma = "," if len(sample.args) == 1 else ""
-    lines.append(f"whole = run_whole({_callable(op)}, ({args}{comma}), {{{kwargs}}})")
-    listed = ", ".join(f"[{', '.join(map(_placement, row))}]" for row in rows)
-    more = ", allow_empty=True" if allow_empty else ""
-    lines.append(f"print(judge(whole, [{listed}], {tuple(mesh)}, seed={seed}{more}))")
+    called = f"{_callable(op)}, ({args}{',' * (len(sample.args) == 1)}), {{{kwargs}}}"
+    listed = [f"[{', '.join(map(_placement, row))}]" for row in rows]
+    more = (f", seed={seed}" if seed else "") + ", allow_empty=True" * allow_empty
+    if len(mesh) == 1:
+        lines.append(f"print(check_row({called}, {listed[0]}, {mesh[0]}{more}))")
+    else:
+        lines.append(f"whole = run_whole({called})")
+        lines.append(f"print(judge(whole, [{', '.join(listed)}], {tuple(mesh)}{more}))")
     return "\n".join(lines)
 
 
@@ -116,4 +120,8 @@ def _placement(entry: Any) -> str:
     placement = plain(entry)
     if isinstance(placement, Replicate):
         return "REPLICATE"
-    return repr(entry) if placement is None else repr(placement)
+    if isinstance(placement, Shard):
+        return f"Shard({placement.tensor_dim})"
+    if isinstance(placement, Partial):
+        return f"Partial({placement.reduce_op!r})"
+    return repr(entry)

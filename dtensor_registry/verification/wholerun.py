@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import torch
 
@@ -14,6 +14,9 @@ from dtensor_registry.rules.metadata import is_tensor, tensor_inputs
 from dtensor_registry.verification.compare import carries_evidence
 from dtensor_registry.verification.pieces import hand_out
 from dtensor_registry.verification.rebuild import slot_difference
+
+_Roomy: TypeAlias = tuple[torch.Tensor, torch.Size, tuple[int, ...]]
+"""A buffer, and the shape and stride of the tensor at its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class WholeRun:
         outputs: what the op returned, one entry each; numbers and None included.
         mutated: position of each input that the op wrote to, and what it held afterwards.
         is_plain: for each output, whether it is a tensor too plain to prove anything.
+        tied: pairs (output, input) that are one tensor, as in an in-place or `out=` op.
+        write_only: tied inputs of which the op needs neither what they hold nor their size.
     """
 
     op: Callable[..., Any]
@@ -37,7 +42,9 @@ class WholeRun:
     outputs: tuple[Any, ...]
     mutated: dict[int, torch.Tensor]
     is_plain: tuple[bool, ...]
-    _handed_out: dict[tuple[Any, ...], list[torch.Tensor]] = field(
+    tied: tuple[tuple[int, int], ...] = ()
+    write_only: frozenset[int] = frozenset()
+    _handed_out: dict[tuple[Any, ...], list[_Roomy]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -55,11 +62,37 @@ class WholeRun:
         if handed is None:
             # Seeded per input: equal tensors must not be split into equal addends.
             generator = torch.Generator().manual_seed(seed * 1000 + position)
-            handed = hand_out(self.inputs[position], placements, mesh, generator)
-            self._handed_out[key] = handed
+            pieces = hand_out(self.inputs[position], placements, mesh, generator)
+            room = max(tensor.numel() for tensor in (*self.inputs, *self.tensor_outputs))
+            handed = self._handed_out[key] = [_with_room(piece, room) for piece in pieces]
         # Copies, always: that an op left its whole argument as it was does not show that it
         # writes to none (relu_ of positive numbers).
-        return [piece.clone() for piece in handed]
+        return [buffer.clone().as_strided(shape, stride) for buffer, shape, stride in handed]
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        """Make the same call on one rank's tensors; list what it returns.
+
+        Raises whatever the op raises.
+        """
+        if self.write_only:  # torch would warn, from C++, of each that has not the right size
+            tensors = [
+                tensor.new_empty(0) if position in self.write_only else tensor
+                for position, tensor in enumerate(tensors)
+            ]
+        return call(self.op, self.args, self.kwargs, tensors)
+
+
+def _with_room(piece: torch.Tensor, room: int) -> _Roomy:
+    """Put a piece at the start of a larger buffer.
+
+    Not every kernel checks that the sizes of its arguments agree, and a wrong row makes them
+    disagree: with room to spare it reads zeros, not memory of others (native_batch_norm
+    with short running statistics wrote past their end).
+    """
+    dense = torch.empty_like(piece)
+    buffer = piece.new_zeros(piece.numel() + room)
+    buffer.as_strided(dense.shape, dense.stride()).copy_(piece)
+    return buffer, dense.shape, dense.stride()
 
 
 def run_whole(
@@ -67,19 +100,52 @@ def run_whole(
 ) -> WholeRun:
     """Run an op on whole tensors (copies: arguments are left alone).
 
-    Raises whatever the op raises.
+    Raises:
+        NotImplementedError: for tensors that are not plain: sparse, quantised, on `meta`.
+        Exception: whatever the op raises.
     """
     kwargs = dict(kwargs or {})
     inputs = tuple(tensor.detach() for tensor in tensor_inputs(args, kwargs))
+    _require_plain(inputs)
     copies = [tensor.clone() for tensor in inputs]
     outputs = call(op, args, kwargs, copies)
+    _require_plain([value for value in outputs if is_tensor(value)])
     mutated = {
         position: after
         for position, (before, after) in enumerate(zip(inputs, copies, strict=True))
         if not torch.equal(before, after)
     }
     plain = tuple(is_tensor(value) and not carries_evidence(value) for value in outputs)
-    return WholeRun(op, tuple(args), kwargs, inputs, outputs, mutated, plain)
+    tied = tuple(
+        (output, position)
+        for output, value in enumerate(outputs)
+        for position, copy in enumerate(copies)
+        if value is copy
+    )
+    whole = WholeRun(op, tuple(args), kwargs, inputs, outputs, mutated, plain, tied)
+    return replace(whole, write_only=_write_only(whole))
+
+
+def _require_plain(tensors: Sequence[torch.Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
+            kind = f"{tensor.layout}, {tensor.dtype}, {tensor.device}"
+            raise NotImplementedError(f"ground truth needs plain dense tensors, got one of {kind}")
+
+
+def _write_only(whole: WholeRun) -> frozenset[int]:
+    """Find the `out=` tensors: the call gives the same when they are empty."""
+    by_keyword = len(tensor_inputs((), whole.kwargs))
+    first = len(whole.inputs) - by_keyword
+    outs = frozenset(position for _, position in whole.tied if position >= first)
+    if not outs:
+        return outs
+    trial = replace(whole, write_only=outs)
+    try:
+        again = trial.run([tensor.clone() for tensor in whole.inputs])
+    except Exception:
+        return frozenset()  # the op insists on the size of its out tensors
+    return outs if _are_same(again, whole.outputs) else frozenset()
 
 
 def call(
@@ -98,10 +164,12 @@ def call(
 
 def is_deterministic(whole: WholeRun) -> bool:
     """Say whether the whole call gives the same when run again."""
-    again = run_whole(whole.op, whole.args, whole.kwargs)
-    return len(again.outputs) == len(whole.outputs) and all(
-        slot_difference(new, old, 0.0) is None
-        for new, old in zip(again.outputs, whole.outputs, strict=True)
+    return _are_same(whole.run([tensor.clone() for tensor in whole.inputs]), whole.outputs)
+
+
+def _are_same(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    return len(ours) == len(theirs) and all(
+        slot_difference(new, old, 0.0) is None for new, old in zip(ours, theirs, strict=True)
     )
 
 

@@ -1,0 +1,7 @@
+"""`python -m dtensor_registry.cli`, for an interpreter whose scripts are not on PATH."""
+
+import sys
+
+from dtensor_registry.cli.program import main
+
+sys.exit(main())

@@ -1,0 +1,80 @@
+"""The program: one parser for all commands, errors to stderr, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import importlib_metadata
+
+from dtensor_registry.cli.command import PROBLEM, USAGE, Command
+from dtensor_registry.cli.ops import OPS
+from dtensor_registry.cli.plugins import PLUGINS
+from dtensor_registry.cli.screen import print_error
+from dtensor_registry.errors import RegistryError, SettingsError
+
+NAME = "dtensor-registry"
+COMMANDS: tuple[Command, ...] = (OPS, PLUGINS)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: what follows the program's name; None: as the user typed it.
+
+    Returns:
+        The exit code: 0 fine, 1 a problem was found, 2 the command line or a setting is wrong.
+
+    Raises:
+        SystemExit: from argparse, after help (0) or a wrong command line (2).
+    """
+    arguments = build_parser().parse_args(argv)
+    command: Command = arguments.command
+    try:
+        return command.run(arguments)
+    except SettingsError as error:
+        print_error(error)
+        return USAGE
+    except RegistryError as error:
+        print_error(error)
+        return PROBLEM
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of the whole command line.
+
+    >>> build_parser().parse_args(["plugins", "--json"]).json
+    True
+    """
+    examples = "\n".join(f"  {command.example}" for command in COMMANDS)
+    parser = argparse.ArgumentParser(
+        prog=NAME,
+        description="DTensor's sharding strategies from installed plugins: who is there, who wins.",
+        epilog=f"examples:\n{examples}\n\n"
+        "Settings come from the environment (DTENSOR_REGISTRY_...), dtensor_registry.toml and\n"
+        "[tool.dtensor_registry] in pyproject.toml, both of the working directory.\n"
+        "Exit codes: 0 fine; 1 a problem was found; 2 the command line or a setting is wrong.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"{NAME} {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        part = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.details,
+            epilog=f"example:\n  {command.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        part.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        command.configure(part)
+        part.set_defaults(command=command)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return importlib_metadata.version(NAME)
+    except importlib_metadata.PackageNotFoundError:
+        return "(a source tree that is not installed)"
