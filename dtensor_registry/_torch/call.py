@@ -47,6 +47,7 @@ class Call:
         mesh: the mesh of its inputs.
         specs: its tensor inputs.
         metas: metadata of each output; None for one that is no tensor in this call.
+        listed: whether the outputs are one list of tensors.
         problem: the same call in placements.
     """
 
@@ -54,6 +55,7 @@ class Call:
     mesh: DeviceMesh
     specs: Specs
     metas: tuple[TensorMeta | None, ...]
+    listed: bool
     problem: Problem
 
 
@@ -74,8 +76,9 @@ def tensor_specs(op_schema: OpSchema) -> Specs:
     return (*walk(op_schema.args_schema), *walk(list(op_schema.kwargs_schema.values())))
 
 
-def is_concrete(mesh: DeviceMesh, specs: Specs) -> bool:
+def is_concrete(specs: Specs) -> bool:
     """Say whether the host can decide a call: every size is a number, and there is one mesh."""
+    mesh = specs[0][0].mesh
     return all(
         spec.mesh == mesh and not any(isinstance(size, torch.SymInt) for size in spec.shape)
         for sources in specs
@@ -83,15 +86,12 @@ def is_concrete(mesh: DeviceMesh, specs: Specs) -> bool:
     )
 
 
-def read_call(
-    rule: Rows, op_schema: OpSchema, mesh: DeviceMesh, specs: Specs, output_meta: Any
-) -> Call | str:
+def read_call(rule: Rows, op_schema: OpSchema, specs: Specs, output_meta: Any) -> Call | str:
     """Read a call and ask the rule for its rows.
 
     Args:
         rule: what gives the rows.
         op_schema: the call, its tensors given as strategies.
-        mesh: the mesh of all its inputs.
         specs: `tensor_specs(op_schema)`.
         output_meta: as torch's propagator keeps it: one, several, or None.
 
@@ -103,6 +103,7 @@ def read_call(
     """
     op = op_schema.op
     known = facts(op)
+    mesh = specs[0][0].mesh
     declared = input_names(
         op, op_schema.args_schema, op_schema.kwargs_schema, lambda v: isinstance(v, OpStrategy)
     )
@@ -117,9 +118,10 @@ def read_call(
     metas = _output_metas(known, output_meta)
     rows = rule.rows(op, op_schema.args_meta, op_schema.kwargs_meta)
     num_outputs = len(rows[0]) - len(inputs) if rows else known.tensor_outputs
-    if num_outputs != len(metas) and not (known.list_output and num_outputs == 1):
+    listed = known.list_output and not isinstance(output_meta, TensorMeta)
+    if num_outputs != len(metas) and not (listed and num_outputs == 1):
         return f"rows have {num_outputs} outputs, this call gives {len(metas)} tensors"
-    masked = () if known.list_output else [i for i, meta in enumerate(metas) if meta is None]
+    masked = () if listed else [i for i, meta in enumerate(metas) if meta is None]
     problem = Problem(
         tuple(mesh.shape),
         fill_rows(rows, num_outputs, inputs, masked),
@@ -128,7 +130,7 @@ def read_call(
         _ties(known, declared),
         rule.allow_uneven_sharding,
     )
-    return Call(op, mesh, specs, metas, problem)
+    return Call(op, mesh, specs, metas, listed, problem)
 
 
 def _ties(known: OpFacts, declared: Sequence[tuple[str, Argument]]) -> tuple[tuple[int, int], ...]:

@@ -8,21 +8,22 @@ own rules too where an installation adopts them. Everything else goes on to torc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from torch._ops import OpOverload
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import _sharding_prop
 from torch.distributed.tensor._decompositions import PlacementTrackingMode
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.distributed.tensor._op_schema import OpSchema, OpSpec, OpStrategy
+from torch.distributed.tensor._op_schema import OpSchema, OpSpec, OpStrategy, StrategyType
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from dtensor_registry._torch.call import Call, is_concrete, read_call, tensor_specs
 from dtensor_registry._torch.convert import placements_to_torch
+from dtensor_registry._torch.elements import decide_elements, runs_per_element
 from dtensor_registry._torch.prices import pricer
-from dtensor_registry._torch.rule import InstalledRule
+from dtensor_registry._torch.rule import InstalledRule, TorchRule
 from dtensor_registry._torch.schema import facts
 from dtensor_registry.errors import FallbackRefusedError, NoValidRowError, RuleError
 from dtensor_registry.expansion import Candidate, candidates, cheapest, objections
@@ -35,8 +36,13 @@ EXPAND = "_expand_single_dim_strategy_to_mesh"
 TORCH_EXPAND: Callable[..., Expanded] = getattr(_sharding_prop, EXPAND)
 """torch's own expansion, to hand over to."""
 
-_PER_ELEMENT = ("aten._foreach_", "aten._amp_foreach_", "aten._fused_")
-"""Ops that torch expands once per list element."""
+_adopting = False
+
+
+def adopt(torch_rules: bool) -> None:
+    """Say whether torch's own rules are decided here as well, or left to torch."""
+    global _adopting
+    _adopting = torch_rules
 
 
 def expand(
@@ -48,45 +54,66 @@ def expand(
         A function `(op, args_meta, kwargs_meta) -> OpStrategy`: with the one cheapest choice
         when every input has one source, with all valid ones otherwise.
     """
-    rule = strategy_info.func
-    specs = tensor_specs(op_schema)
-    if (
-        not isinstance(rule, InstalledRule)
-        or str(op_schema.op).startswith(_PER_ELEMENT)
-        or not is_concrete(mesh, specs)
-    ):
+    given = strategy_info.func
+    if isinstance(given, InstalledRule):
+        rule: InstalledRule | TorchRule = given
+    elif _adopting:
+        rule = TorchRule(given, strategy_info.allow_uneven_sharding)
+    else:
         return TORCH_EXPAND(mesh, op_schema, strategy_info, output_meta)
 
-    def expanded(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpStrategy:
-        if rule.fallback is not None and _inside_decomposition():
-            # A fallback comes after decompositions, so it must not make one possible.
-            raise NotImplementedError(
-                f"Operator {op} does not have a sharding strategy registered."
-            )
-        call = read_call(rule, op_schema, mesh, specs, output_meta)
-        if isinstance(call, str):
-            raise RuleError(str(op), rule.origin.plugin, str(rule.origin), call)
-        return decide(call, rule)
+    def expanded(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyType:
+        decided: StrategyType | None
+        if runs_per_element(op_schema):
+            decided = decide_elements(op_schema, output_meta, lambda s, m: decide(rule, s, m))
+        else:
+            decided = decide(rule, op_schema, output_meta)
+        if decided is not None:
+            return decided
+        hand_over = TORCH_EXPAND(mesh, op_schema, strategy_info, output_meta)
+        return cast(StrategyType, hand_over(op, args, kwargs))
 
     return expanded
 
 
-def decide(call: Call, rule: InstalledRule) -> OpStrategy:
-    """Choose the placements of a call.
+def decide(
+    rule: InstalledRule | TorchRule, op_schema: OpSchema, output_meta: Any
+) -> OpStrategy | None:
+    """Choose the placements of one call.
+
+    Returns:
+        The choice, or None for a call that is torch's to decide: sizes are symbols, there are
+        several meshes, or torch's own rule has no row that the host would call right.
 
     Raises:
-        NoValidRowError: if no combination of rows is valid.
+        RuleError: if a plugin's rule fails.
+        NoValidRowError: if no combination of a plugin's rows is valid.
         FallbackRefusedError: likewise, for a fallback.
     """
+    specs = tensor_specs(op_schema)
+    if not specs or not is_concrete(specs):
+        return None
+    if rule.fallback is not None and _inside_decomposition():
+        # A fallback comes after decompositions, so it must not make one possible.
+        raise NotImplementedError(
+            f"Operator {op_schema.op} does not have a sharding strategy registered."
+        )
+    call = read_call(rule, op_schema, specs, output_meta)
+    if isinstance(call, str):
+        if isinstance(rule, TorchRule):
+            return None
+        raise RuleError(str(op_schema.op), rule.origin.plugin, str(rule.origin), call)
     price = pricer(call.mesh, call.specs)
     if any(len(sources) > 1 for sources in call.specs):
         valid = candidates(call.problem, price)
     else:
         best = cheapest(call.problem, price)
         valid = () if best is None else (best,)
-    if not valid:
-        raise _no_valid_row(call, rule)
-    return OpStrategy([_op_spec(call, candidate) for candidate in valid])
+    if valid:
+        return OpStrategy([_op_spec(call, candidate) for candidate in valid])
+    if isinstance(rule, TorchRule):
+        return None
+    raise _no_valid_row(call, rule)
 
 
 def _op_spec(call: Call, candidate: Candidate) -> OpSpec:
@@ -103,7 +130,8 @@ def _op_spec(call: Call, candidate: Candidate) -> OpSpec:
     ]
     known = facts(call.op)
     outputs = candidate.outputs
-    if known.list_output and len(outputs) == 1:
+    listed = known.list_output and call.listed
+    if listed and len(outputs) == 1:
         outputs *= len(call.metas)
     specs = [
         None
@@ -111,7 +139,7 @@ def _op_spec(call: Call, candidate: Candidate) -> OpSpec:
         else DTensorSpec(call.mesh, placements_to_torch(placements), tensor_meta=meta)
         for placements, meta in zip(outputs, call.metas, strict=True)
     ]
-    output_specs: Any = tuple(specs) if known.list_output else next(iter(specs), None)
+    output_specs: Any = tuple(specs) if listed else next(iter(specs), None)
     if len(known.outputs) > 1:
         # torch wants one entry per return, None for one that is no tensor.
         rest = iter(specs)

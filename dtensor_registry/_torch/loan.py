@@ -59,6 +59,7 @@ class Layer:
             layer goes above an earlier one of the same height.
         entries: by op.
         pending: finds the entry of an op that did not exist when the layer was made.
+        adopts: whether torch's own rules are expanded by the host while the layer is in force.
         missing: finds an entry for an op that turned out to have no rule at all, from the
             call's arguments; the layer's fallback.
     """
@@ -66,6 +67,7 @@ class Layer:
     name: str
     height: int
     entries: dict[OpOverload, Entry] = field(default_factory=dict)
+    adopts: bool = False
     pending: Callable[[OpOverload], Entry | None] | None = None
     missing: Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Entry | None] | None = None
 
@@ -166,6 +168,7 @@ class Loan:
             setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
             freshness.unhook()
             dispatcher().__dict__.pop(_SLOW_PATH, None)
+        decide.adopt(any(layer.adopts for layer in layers))
         freshness.renew(in_dispatch=False)
         return foreign
 

@@ -79,3 +79,27 @@ def _show(row: Any) -> str:
     if not isinstance(row, (list, tuple)):
         return repr(row)
     return f"[{', '.join(entry if isinstance(entry, str) else str(entry) for entry in row)}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TorchRule:
+    """One of torch's own single-dim rules, asked as it is.
+
+    Attributes:
+        func: torch's function, `(op, args, kwargs) -> rows`.
+        allow_uneven_sharding: as torch registered it.
+    """
+
+    func: Any
+    allow_uneven_sharding: bool
+
+    @property
+    def fallback(self) -> None:
+        """torch's rules are no fallbacks."""
+        return None
+
+    def rows(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[tuple[Placement | ShardingPlaceholder | None, ...]]:
+        """Ask torch's rule."""
+        return [row_from_rule(row) for row in self.func(op, args, kwargs)]

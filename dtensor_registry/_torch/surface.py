@@ -91,6 +91,11 @@ SURFACE = (
     PrivateName(f"{_TENSOR}._ops.single_dim_strategy", "_ShardingPlaceholder", ("dim",)),
     PrivateName(f"{_TENSOR}._ops.single_dim_strategy", "_SingleDimStrategyInfo", ("func",)),
     PrivateName(
+        f"{_TENSOR}._ops.single_dim_strategy",
+        "_resolve_foreach_elementwise_overload",
+        ("foreach_op",),
+    ),
+    PrivateName(
         f"{_TENSOR}._sharding_prop",
         "_expand_single_dim_strategy_to_mesh",
         ("mesh", "op_schema", "strategy_info", "output_tensor_meta"),

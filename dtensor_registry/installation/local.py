@@ -35,7 +35,7 @@ class Registration:
             op = find_op(name) if not verdict.pending else None
             if op is not None and verdict.winner is not None:
                 entries[op] = single_dim_entry(op, verdict.winner, resolution)
-        self._layer = Layer(f"a rule for {strategy.op}", 1, entries, pending)
+        self._layer = Layer(f"a rule for {strategy.op}", 1, entries, pending=pending)
         LOAN.add(self._layer)
 
     def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -35,6 +35,7 @@ class Installation:
             "an installation",
             height=0,
             entries=_entries(resolution),
+            adopts=settings.torch_rules,
             pending=self._pending,
             missing=FallbackPolicy(resolution.fallbacks, settings.fallback),
         )

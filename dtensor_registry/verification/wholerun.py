@@ -11,7 +11,7 @@ import torch
 
 from dtensor_registry.placements import Placements
 from dtensor_registry.rules.metadata import is_tensor, tensor_inputs
-from dtensor_registry.verification.compare import carries_evidence
+from dtensor_registry.verification.compare import carries_evidence, difference
 from dtensor_registry.verification.pieces import hand_out
 from dtensor_registry.verification.rebuild import slot_difference
 
@@ -113,7 +113,7 @@ def run_whole(
     mutated = {
         position: after
         for position, (before, after) in enumerate(zip(inputs, copies, strict=True))
-        if not torch.equal(before, after)
+        if difference(after, before, 0.0) is not None
     }
     plain = tuple(is_tensor(value) and not carries_evidence(value) for value in outputs)
     tied = tuple(
@@ -199,5 +199,6 @@ def _fill(value: Any, given: Iterator[Any]) -> Any:
     if is_tensor(value):
         return next(given)
     if isinstance(value, (list, tuple)):
-        return type(value)(_fill(entry, given) for entry in value)
+        filled = [_fill(entry, given) for entry in value]
+        return filled if isinstance(value, list) else tuple(filled)
     return value
