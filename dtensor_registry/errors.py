@@ -148,6 +148,32 @@ class OverwrittenEntryError(InstallError):
         )
 
 
+class MutationError(RegistryError):
+    """An op writes to an argument that is placed so that the write would have no place."""
+
+    def __init__(self, op: str, argument: str, placements: str, owner: str) -> None:
+        self.op = op
+        self.argument = argument
+        self.placements = placements
+        super().__init__(
+            f"{op} writes to its argument {argument!r}, which is {placements}: what it writes is"
+            f" a whole value, and a pending reduction has no place for it.\n  run by {owner}\n"
+            f"  Redistribute {argument!r} first, for example to Replicate()."
+        )
+
+
+class MixedTensorsError(RegistryError, RuntimeError):
+    """A plain tensor was passed where DTensors are; torch's own words, and which argument."""
+
+    def __init__(self, torch_says: str, argument: str, shape: tuple[int, ...]) -> None:
+        self.argument = argument
+        self.shape = shape
+        super().__init__(
+            f"{torch_says}\n  The plain tensor is argument {argument!r}, shape {shape}.\n"
+            f"  Make it a DTensor:  distribute_tensor({argument}, mesh, placements)"
+        )
+
+
 class FallbackRefusedError(RegistryError, NotImplementedError):
     """No rule, and every fallback refused; a NotImplementedError, as torch raises for it."""
 

@@ -86,7 +86,13 @@ def is_concrete(specs: Specs) -> bool:
     )
 
 
-def read_call(rule: Rows, op_schema: OpSchema, specs: Specs, output_meta: Any) -> Call | str:
+def read_call(
+    rule: Rows,
+    op_schema: OpSchema,
+    specs: Specs,
+    output_meta: Any,
+    executing: bool = False,
+) -> Call | str:
     """Read a call and ask the rule for its rows.
 
     Args:
@@ -94,6 +100,8 @@ def read_call(rule: Rows, op_schema: OpSchema, specs: Specs, output_meta: Any) -
         op_schema: the call, its tensors given as strategies.
         specs: `tensor_specs(op_schema)`.
         output_meta: as torch's propagator keeps it: one, several, or None.
+        executing: whether the host will run the op itself. Then keyword tensors can move, and
+            what a fallback's op writes to is written back to where it was.
 
     Returns:
         The call, or what about the rows does not fit it.
@@ -111,7 +119,7 @@ def read_call(rule: Rows, op_schema: OpSchema, specs: Specs, output_meta: Any) -
         TensorInput(
             tuple(sources[0].shape),
             tuple(placements_from_torch(spec.placements) for spec in sources),
-            _pinned(name, argument, known, rule),
+            _pinned(name, argument, known, rule, executing),
         )
         for sources, (name, argument) in zip(specs, declared, strict=True)
     )
@@ -127,7 +135,7 @@ def read_call(rule: Rows, op_schema: OpSchema, specs: Specs, output_meta: Any) -
         fill_rows(rows, num_outputs, inputs, masked),
         num_outputs,
         inputs,
-        _ties(known, declared),
+        () if executing and rule.fallback is not None else _ties(known, declared),
         rule.allow_uneven_sharding,
     )
     return Call(op, mesh, specs, metas, listed, problem)
@@ -144,10 +152,14 @@ def _ties(known: OpFacts, declared: Sequence[tuple[str, Argument]]) -> tuple[tup
     )
 
 
-def _pinned(name: str, argument: Argument, known: OpFacts, rule: Rows) -> str | None:
+def _pinned(
+    name: str, argument: Argument, known: OpFacts, rule: Rows, executing: bool
+) -> str | None:
+    if argument.mutated and executing and rule.fallback is not None:
+        return None
     if argument.mutated:
         return f"{name!r}, which the op writes to,"
-    if argument.keyword:
+    if argument.keyword and not executing:
         return f"keyword argument {name!r}, which torch never moves,"
     if rule.fallback is not None and known.view and argument.alias:
         return f"{name!r}, of which the output is a view,"

@@ -77,9 +77,18 @@ def expand(
 
 
 def decide(
-    rule: InstalledRule | TorchRule, op_schema: OpSchema, output_meta: Any
+    rule: InstalledRule | TorchRule,
+    op_schema: OpSchema,
+    output_meta: Any,
+    executing: bool = False,
 ) -> OpStrategy | None:
     """Choose the placements of one call.
+
+    Args:
+        rule: what gives the rows.
+        op_schema: the call, its tensors given as strategies.
+        output_meta: metadata of the outputs, as torch's propagator keeps it.
+        executing: whether the host will run the op, so that keyword tensors can move.
 
     Returns:
         The choice, or None for a call that is torch's to decide: sizes are symbols, there are
@@ -98,7 +107,7 @@ def decide(
         raise NotImplementedError(
             f"Operator {op_schema.op} does not have a sharding strategy registered."
         )
-    call = read_call(rule, op_schema, specs, output_meta)
+    call = read_call(rule, op_schema, specs, output_meta, executing)
     if isinstance(call, str):
         if isinstance(rule, TorchRule):
             return None

@@ -8,9 +8,10 @@ from torch._ops import OpOverload
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
 from dtensor_registry._torch.catalog import SINGLE_DIM, find_op
+from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.schema import runtime_schema_info
+from dtensor_registry._torch.schema import facts, runtime_schema_info
 from dtensor_registry._torch.tables import LEDGER, dispatcher
 from dtensor_registry.discovery import Contribution
 from dtensor_registry.errors import InstallError
@@ -44,7 +45,10 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
         allow_unbacked_sharding=strategy.allow_unbacked_sharding,
         allow_uneven_sharding=strategy.allow_uneven_sharding,
     )
-    return Entry(info, runtime_schema_info(op, strategy.schema_info))
+    schema_info = runtime_schema_info(op, strategy.schema_info)
+    known = facts(op)
+    executor = Executor(rule, info, schema_info, known.unshaped) if known.beyond_torch else None
+    return Entry(info, schema_info, executor)
 
 
 def full_mesh_entry(op: OpOverload, strategy_function: Any, schema_info: Any) -> Entry:

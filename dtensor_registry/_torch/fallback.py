@@ -12,6 +12,7 @@ from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
+from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts
@@ -82,7 +83,13 @@ class FallbackPolicy:
         rule = InstalledRule(
             fallback.strategy.rule, fallback.origin, fallback=fallback.strategy.name
         )
-        return Entry(_SingleDimStrategyInfo(rule), facts(op).schema_info)
+        info = _SingleDimStrategyInfo(rule)
+        known = facts(op)
+        # What the op writes to a gathered argument has to be written back.
+        if known.beyond_torch or known.mutates:
+            executor = Executor(rule, info, known.schema_info, known.unshaped)
+            return Entry(info, known.schema_info, executor)
+        return Entry(info, known.schema_info)
 
     def _covers(self, name: str) -> bool:
         def matches(globs: Iterable[str]) -> bool:
@@ -110,9 +117,6 @@ def refusal(op: OpOverload, moved: Sequence[tuple[Any, ...]]) -> str | None:
     known = facts(op)
     if known.random:
         return "it draws random numbers, which would differ between ranks that must agree"
-    if known.mutates:
-        names = ", ".join(repr(name) for name in known.mutates)
-        return f"it writes to its argument {names}; the write would go to a moved copy and be lost"
     if known.view and moved:
         return (
             f"its output is a view of an input, which is not replicated"

@@ -55,6 +55,11 @@ class FreshSharding(OutputSharding):
         return self._fresh().use_val_from_redistribute_schema
 
 
+def epoch() -> int:
+    """Count of the changes of rules so far; what is decided in one epoch holds only in it."""
+    return _epoch
+
+
 def hook_in() -> None:
     """Make torch's propagator answer with `FreshSharding`."""
     prop = propagator()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch._ops import OpOverload
@@ -19,7 +19,9 @@ from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
 from dtensor_registry._torch import decide, freshness
-from dtensor_registry._torch.tables import ABSENT, LEDGER, Cell, dispatcher
+from dtensor_registry._torch.execute import Executor, waits_for_shapes
+from dtensor_registry._torch.rule import InstalledRule
+from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, Cell, dispatcher
 from dtensor_registry.errors import InstallError, OverwrittenEntryError
 
 _SLOW_PATH = "_propagate_op_sharding_dispatch_slow_path"
@@ -32,21 +34,30 @@ class Entry:
     Attributes:
         rule: a single-dim rule, or a function `(op_schema) -> OpStrategy` for the whole mesh.
         schema_info: what is in torch's cache key.
+        handler: runs the op in place of torch's own path, or None.
     """
 
     rule: Any
     schema_info: RuntimeSchemaInfo
+    handler: Callable[..., Any] | None = None
 
     def cells(self, op: OpOverload) -> dict[Cell, Any]:
         """Say what torch's tables must hold; torch reads single-dim rules before all others."""
         # torch looks for schema info here first, whatever kind of rule answers.
         info: dict[Cell, Any] = {("op_to_schema_info", op): self.schema_info}
+        if self.handler is not None:
+            info[HANDLERS, op] = self.handler
         if isinstance(self.rule, _SingleDimStrategyInfo):
             return info | {("op_single_dim_strategy_funcs", op): self.rule}
         return info | {
             ("op_single_dim_strategy_funcs", op): ABSENT,
             ("op_strategy_funcs", op): self.rule,
         }
+
+    def unshaped(self) -> Entry:
+        """Make the same entry for an op whose output shapes are known only after it has run."""
+        rule: InstalledRule = self.rule.func
+        return replace(self, handler=Executor(rule, self.rule, self.schema_info, unshaped=True))
 
 
 @dataclass(eq=False, slots=True)
@@ -129,13 +140,30 @@ class Loan:
                     return True
         return False
 
-    def bind_missing(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def bind_unshaped(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Let the host run an op whose output shapes torch cannot know, if it has a rule for it."""
+        found = self.find(op)
+        if found is None:
+            return self.bind_missing(op, args, kwargs, unshaped=True)
+        layer, entry = found
+        if not isinstance(getattr(entry.rule, "func", None), InstalledRule):
+            return False
+        self._bind(layer, op, entry.unshaped())
+        return True
+
+    def bind_missing(
+        self,
+        op: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        unshaped: bool = False,
+    ) -> bool:
         """Give an op for which torch found no rule a fallback, if a layer has one for it."""
         for layer in reversed(self._layers):
             if layer.missing is not None:
                 entry = layer.missing(op, args, kwargs)
                 if entry is not None:
-                    self._bind(layer, op, entry)
+                    self._bind(layer, op, entry.unshaped() if unshaped else entry)
                     return True
         return False
 
@@ -186,6 +214,9 @@ class Loan:
                     return torch_path(op, args, kwargs, *rest)
                 except NotImplementedError:
                     if not self.bind_missing(op, args, kwargs):
+                        raise
+                except RuntimeError as error:
+                    if not waits_for_shapes(error) or not self.bind_unshaped(op, args, kwargs):
                         raise
                 finally:
                     self._dispatching.depth = depth

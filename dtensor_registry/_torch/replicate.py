@@ -33,6 +33,8 @@ def replicate_op_strategy(op_schema: OpSchema) -> OpStrategy:
     known = facts(op)
     moved = [spec.placements for sources in inputs for spec in sources if not spec.is_replicated()]
     reason = refusal(op, moved)
+    if known.mutates:
+        reason = f"it writes to {', '.join(known.mutates)}, and torch would write to a moved copy"
     if known.list_output:
         reason = "it returns a list of tensors, of a length that a strategy function cannot know"
     if reason is not None:

@@ -22,6 +22,7 @@ class Argument:
         name: as declared.
         tensor: whether it holds a tensor or tensors.
         many: whether it is a list.
+        optional: whether it, or an element of it, may be None.
         keyword: whether it can only be passed by name.
         mutated: whether the op writes to it.
         alias: the alias sets it is in, for example `{"a"}`.
@@ -30,6 +31,7 @@ class Argument:
     name: str
     tensor: bool
     many: bool
+    optional: bool
     keyword: bool
     mutated: bool
     alias: frozenset[str]
@@ -47,6 +49,7 @@ class OpFacts:
         random: whether equal inputs may give unequal outputs.
         view: whether an output shares memory with an input that the op does not write to.
         schema_info: the safe cache key: every non-tensor argument is in it.
+        unshaped: whether the shape of an output depends on the data.
     """
 
     arguments: tuple[Argument, ...]
@@ -55,6 +58,19 @@ class OpFacts:
     random: bool
     view: bool
     schema_info: RuntimeSchemaInfo
+    unshaped: bool
+
+    @property
+    def beyond_torch(self) -> bool:
+        """Whether torch's own path cannot run the op right, whatever is decided.
+
+        It never moves a keyword tensor; it finds no mesh in a list of them, nor in a list that
+        may begin with None; and it must know the shapes of outputs before the op has run.
+        """
+        tensors = [a for a in self.arguments if a.tensor]
+        meshless = not any(a for a in tensors if not a.keyword and not a.optional)
+        moves_keyword = any(a.keyword and (a.many or not a.mutated) for a in tensors)
+        return self.unshaped or moves_keyword or meshless
 
     @property
     def mutates(self) -> tuple[str, ...]:
@@ -76,6 +92,7 @@ def facts(op: OpOverload) -> OpFacts:
             name=argument.name,
             tensor="Tensor" in str(argument.type),
             many="List[" in str(argument.type),
+            optional="Optional[" in str(argument.type),
             keyword=argument.kwarg_only,
             mutated=bool(argument.alias_info and argument.alias_info.is_write),
             alias=_alias(argument),
@@ -91,6 +108,7 @@ def facts(op: OpOverload) -> OpFacts:
         random=torch.Tag.nondeterministic_seeded in op.tags,
         view=any(alias - mutated for _, alias in outputs),
         schema_info=_safe_key(arguments, schema),
+        unshaped=torch.Tag.dynamic_output_shape in op.tags,
     )
 
 

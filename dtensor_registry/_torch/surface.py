@@ -49,6 +49,9 @@ class PrivateName:
 _TENSOR = "torch.distributed.tensor"
 
 SURFACE = (
+    PrivateName("torch._subclasses.fake_tensor", "DataDependentOutputException"),
+    PrivateName("torch._subclasses.fake_tensor", "DynamicOutputShapeException"),
+    PrivateName("torch._subclasses.fake_tensor", "UnsupportedOperatorException"),
     PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
     PrivateName("torch._C", "_dispatch_has_kernel_for_dispatch_key"),
     PrivateName(f"{_TENSOR}", "DTensor._op_dispatcher"),
@@ -99,6 +102,22 @@ SURFACE = (
         f"{_TENSOR}._sharding_prop",
         "_expand_single_dim_strategy_to_mesh",
         ("mesh", "op_schema", "strategy_info", "output_tensor_meta"),
+    ),
+    PrivateName(
+        f"{_TENSOR}._redistribute",
+        "redistribute_local_tensor",
+        ("local_tensor", "current_spec", "target_spec"),
+    ),
+    PrivateName(
+        f"{_TENSOR}._dispatch", "OpDispatcher._try_replicate_spec_for_scalar_tensor", ("self",)
+    ),
+    PrivateName(f"{_TENSOR}._dispatch", "OpDispatcher.wrap", ("res", "spec")),
+    PrivateName(f"{_TENSOR}._sharding_prop", "_select_min_cost_strategy", ("strategy",)),
+    PrivateName(
+        f"{_TENSOR}._sharding_prop", "ShardingPropagator._propagate_tensor_meta", ("self",)
+    ),
+    PrivateName(
+        f"{_TENSOR}._sharding_prop", "ShardingPropagator._wrap_with_op_strategy", ("self",)
     ),
     PrivateName(f"{_TENSOR}._sharding_prop", "LocalLRUCache", ("user_function",)),
     PrivateName(

@@ -12,6 +12,10 @@ Cell: TypeAlias = tuple[str, OpOverload]
 """One entry of one table: the table's name and the op."""
 
 
+HANDLERS = "_custom_op_handlers"
+"""The dispatcher's table of functions that run an op themselves, asked before everything else."""
+
+
 class _Absent:
     """Stands for an entry that is not in a table; None could be a value."""
 
@@ -90,14 +94,18 @@ class Ledger:
         return len(self._written)
 
 
+def _table(name: str) -> Any:
+    return getattr(dispatcher() if name == HANDLERS else propagator(), name)
+
+
 def _read(cell: Cell) -> Any:
     table, op = cell
-    return getattr(propagator(), table).get(op, ABSENT)
+    return _table(table).get(op, ABSENT)
 
 
 def _store(cell: Cell, value: Any) -> None:
     table, op = cell
-    entries = getattr(propagator(), table)
+    entries = _table(table)
     if value is ABSENT:
         entries.pop(op, None)
     else:

@@ -141,13 +141,16 @@ def _matches(op: str, glob: str) -> bool:
     >>> _matches("aten.mm.default", "aten.mm"), _matches("aten.mm.default", "aten.m")
     (True, False)
     """
-    packet = ".".join(op.split(".")[:2])
-    return fnmatchcase(op, glob) or fnmatchcase(packet, glob)
+    return fnmatchcase(op, glob) or fnmatchcase(_packet(op), glob)
+
+
+def _packet(op: str) -> str:
+    return ".".join(op.split(".")[:2])
 
 
 def _no_match(glob: str, ops: Iterable[str]) -> str:
-    names = sorted({name for op in ops for name in (op, ".".join(op.split(".")[:2]))})
-    close = difflib.get_close_matches(glob, names, n=3)
+    names = set(ops) if glob.count(".") == 2 else {_packet(op) for op in ops}
+    close = difflib.get_close_matches(glob, sorted(names), cutoff=0.8)
     hint = f"did you mean {' or '.join(map(repr, close))}?" if close else "none is close to it"
     return (
         f"no plugin has a rule for an op that matches {glob!r}; {hint}\n"

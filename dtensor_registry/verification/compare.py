@@ -71,7 +71,12 @@ def magnitude(tensors: Sequence[torch.Tensor]) -> float:
 
 
 def difference(
-    got: torch.Tensor, want: torch.Tensor, relative: float, scale: float | None = None
+    got: torch.Tensor,
+    want: torch.Tensor,
+    relative: float,
+    scale: float | None = None,
+    *,
+    finite_only: bool = False,
 ) -> Difference | None:
     """Find what makes two tensors different, or None.
 
@@ -80,6 +85,8 @@ def difference(
         want: of the run on whole tensors.
         relative: tolerance relative to the largest number, see `relative_tolerance`.
         scale: the largest number that took part; left out, that of `want`.
+        finite_only: let pass what is not finite in the whole run: a sum of parts that are
+            infinite in both directions is no number.
 
     >>> print(difference(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 5.0]), 1e-6))
     at [1]: 2.0, whole run 5.0 (largest difference 3, of which rounding explains 5.0e-06)
@@ -97,6 +104,8 @@ def difference(
     got, want = _widened(got), _widened(want)
     close = (got - want).abs() <= allowed
     bad = ~(close | (got == want) | (got.isnan() & want.isnan()))
+    if finite_only:
+        bad &= want.isfinite()
     return _worst(got, want, bad, allowed) if bad.any() else None
 
 

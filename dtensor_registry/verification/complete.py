@@ -68,7 +68,7 @@ def missing_rows(
 
     >>> from dtensor_registry.verification.wholerun import run_whole
     >>> x = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
-    >>> found, _ = missing_rows(run_whole(torch.exp, (x,)), [[Shard(0), Shard(0)]], [], 100)
+    >>> found, _ = missing_rows(run_whole(torch.sin, (x,)), [[Shard(0), Shard(0)]], [], 100)
     >>> [str(placement) for placement in found[0].row]
     ['S(1)', 'S(1)']
     """

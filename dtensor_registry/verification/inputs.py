@@ -153,6 +153,8 @@ def _resized(sample: Sample, seed: int) -> Iterator[Sample]:
     present = sorted({size for tensor in sample.inputs for size in tensor.shape if size > 1})
     grown = {size: size + 1 for size in present}
     yield sample.changed(_sized(grown, seed), "each size one larger", "larger")
+    if any(size < 2 for tensor in sample.inputs for size in tensor.shape):
+        yield sample.changed(_sized({0: 5, 1: 5}, seed), "each size of 0 or 1 made 5", "larger")
     if all(_holds_truth(tensor) for tensor in sample.inputs):
         for new in (1, 0):
             for size in present[:4]:
@@ -199,9 +201,10 @@ def _sized(sizes: Mapping[int, int], seed: int) -> Change:
             return tensor
         if is_inexact(tensor):
             return draw(shape, tensor.dtype, seed * 100 + 50 + position)
+        if not tensor.numel():
+            return tensor  # there is nothing to repeat, and a made-up index may be out of range
         for dim, size in enumerate(shape):
-            index = torch.arange(size) % max(tensor.shape[dim], 1)
-            tensor = tensor.index_select(dim, index)
+            tensor = tensor.index_select(dim, torch.arange(size) % tensor.shape[dim])
         return tensor
 
     return change

@@ -100,23 +100,24 @@ def starved(
     mesh: tuple[int, ...],
     given: Sequence[Sequence[torch.Tensor]],
 ) -> str | None:
-    """Find a rank that has none of a sharded input, yet must make a part of a sharded output.
+    """Find a rank that has none of a dim of size 1, yet must make a part of a sharded output.
 
-    That is the row which shards a dim that is broadcast: no size would make it right.
+    That is the row which shards a dim that is broadcast: no mesh would make it right.
     """
     if len(mesh) > 1:
         return None
-    for rank in range(mesh[0]):
-        if not lacks_data(whole, given, rank):
+    for position, (placement,) in enumerate(layout.inputs):
+        tensor = whole.inputs[position]
+        if not isinstance(placement, Shard) or tensor.shape[placement.tensor_dim] != 1:
             continue
         for index, column in enumerate(layout.outputs):
-            if column is None or not isinstance(column[0], Shard):
+            if column is None or not isinstance(column[0], Shard) or not tensor.numel():
                 continue
-            owed = chunk(whole.outputs[index], column[0].tensor_dim, rank, mesh[0])
+            owed = chunk(whole.outputs[index], column[0].tensor_dim, 1, mesh[0])
             if owed.numel():
-                shapes = ", ".join(str(tuple(pieces[rank].shape)) for pieces in given)
+                shapes = ", ".join(str(tuple(pieces[1].shape)) for pieces in given)
                 return (
-                    f"rank {rank} with local shapes {shapes} has nothing to make"
+                    f"rank 1 with local shapes {shapes} has nothing to make"
                     f" {tuple(owed.shape)} of output {index} from"
                 )
     return None

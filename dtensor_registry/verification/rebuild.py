@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -12,6 +13,8 @@ from dtensor_registry.placements import Partial, Placements, Shard
 from dtensor_registry.rules.metadata import is_tensor
 from dtensor_registry.verification.compare import Difference, difference, magnitude
 from dtensor_registry.verification.pieces import chunk, reduce_parts
+
+_ADDING = ("sum", "avg", "product")
 
 
 def output_difference(
@@ -63,7 +66,17 @@ def rebuild_difference(
         Where they differ (" on rank 1", or " reduced over the ranks"), and how; or None.
     """
     scale = magnitude([want, *got])
-    return _differs(got, want, placements, mesh, relative, scale, "")
+    adds_up = any(isinstance(p, Partial) and p.reduce_op in _ADDING for p in placements)
+    return _differs(got, want, placements, mesh, _Limits(relative, scale, adds_up), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What counts as the same; see `difference`."""
+
+    relative: float
+    scale: float
+    finite_only: bool
 
 
 def _differs(
@@ -71,12 +84,13 @@ def _differs(
     want: torch.Tensor,
     placements: Placements,
     mesh: tuple[int, ...],
-    relative: float,
-    scale: float,
+    limits: _Limits,
     where: str,
 ) -> tuple[str, Difference] | None:
     if not mesh:
-        gap = difference(got[0], want, relative, scale)
+        gap = difference(
+            got[0], want, limits.relative, limits.scale, finite_only=limits.finite_only
+        )
         return None if gap is None else (where, gap)
     first, ranks, stride = placements[0], mesh[0], prod(mesh[1:])
     groups = [got[rank * stride : (rank + 1) * stride] for rank in range(ranks)]
@@ -86,11 +100,11 @@ def _differs(
         except (NotImplementedError, RuntimeError) as error:
             return where, Difference(f"cannot be reduced as {first}: {error}")
         told = f"{where}, reduced over the ranks as {first},"
-        return _differs(summed, want, placements[1:], mesh[1:], relative, scale, told)
+        return _differs(summed, want, placements[1:], mesh[1:], limits, told)
     for rank, group in enumerate(groups):
         target = chunk(want, first.tensor_dim, rank, ranks) if isinstance(first, Shard) else want
         told = f"{where} on rank {rank}" if not where else f"{where}, {rank}"
-        found = _differs(group, target, placements[1:], mesh[1:], relative, scale, told)
+        found = _differs(group, target, placements[1:], mesh[1:], limits, told)
         if found is not None:
             return found
     return None

@@ -92,6 +92,7 @@ def check_row(
         allow_empty: also judge a row that shards a dim smaller than the mesh, where some
             ranks hold nothing; without it that is `not applicable`.
 
+    >>> from dtensor_registry.placements import Shard
     >>> x = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
     >>> print(check_row(torch.mul, (x, x), {}, [Partial()] * 3, 2).outcome)
     unsound

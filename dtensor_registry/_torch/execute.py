@@ -1,0 +1,204 @@
+"""The executing path: the host runs an op itself, where torch's own path would be wrong.
+
+torch moves positional tensors to where a decision wants them, runs the op and wraps the
+results. It never moves keyword tensors, it loses the write when it moves an argument that
+the op mutates, it finds no mesh in a list of keyword tensors, and it needs the shapes of
+outputs before the op has run. An op whose schema has such a trait gets an `Executor` in
+torch's table of handlers, which torch's dispatch asks before every cache: slower than a
+cached decision, and right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+from torch.distributed.tensor import Replicate, _sharding_prop
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+from torch.distributed.tensor._op_schema import OpSpec
+from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
+from torch.distributed.tensor._redistribute import redistribute_local_tensor
+
+from dtensor_registry._torch import decide, freshness
+from dtensor_registry._torch.arguments import Arguments, read_arguments
+from dtensor_registry._torch.call import tensor_specs
+from dtensor_registry._torch.rule import InstalledRule
+from dtensor_registry._torch.schema import facts
+from dtensor_registry._torch.tables import dispatcher, propagator
+from dtensor_registry.errors import MutationError
+
+_SHAPE_ERRORS = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where each input goes and what each output is.
+
+    Attributes:
+        inputs: one spec per tensor, in row order.
+        outputs: one entry per return, None for one that is no tensor; or None as a whole when
+            shapes are known only after the op has run, and everything is replicated.
+    """
+
+    inputs: tuple[DTensorSpec, ...]
+    outputs: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Executor:
+    """Runs one op on DTensors by one rule; torch calls it as a handler.
+
+    Attributes:
+        rule: the rule.
+        info: the same, as it stands in torch's table of single-dim rules.
+        schema_info: what decides whether two calls can share a plan.
+        unshaped: whether the shapes of outputs are known only after the op has run.
+    """
+
+    rule: InstalledRule
+    info: _SingleDimStrategyInfo
+    schema_info: Any
+    unshaped: bool = False
+
+    def __call__(
+        self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Bring every tensor where the rule wants it, run the op, write back, wrap.
+
+        Raises:
+            MixedTensorsError: if a plain tensor is among the DTensors.
+            MutationError: if an argument cannot be written to as it is placed.
+        """
+        call = read_arguments(op, args, kwargs or {}, self.schema_info)
+        plan = self._plan(call)
+        held = call.locals
+        moved = [
+            local
+            if spec.placements == wanted.placements
+            else redistribute_local_tensor(local, spec, wanted)
+            for local, spec, wanted in zip(held, call.specs, plan.inputs, strict=True)
+        ]
+        if not call.mesh._is_current_rank_part_of_mesh():
+            return _wrap(call, plan, _nothing(plan))
+        local_args, local_kwargs = call.replaced(moved)
+        results = op(*local_args, **local_kwargs)
+        for at, (_, argument) in enumerate(call.declared):
+            if argument.mutated and moved[at] is not held[at]:
+                back = redistribute_local_tensor(moved[at], plan.inputs[at], call.specs[at])
+                held[at].copy_(back)
+        return _wrap(call, plan, results)
+
+    def _plan(self, call: Arguments) -> Plan:
+        if self.rule.fallback is not None:
+            _refuse_partial_writes(call, self.rule)
+        try:
+            # Sizes that are symbols cannot be hashed, nor can some arguments.
+            return _kept_plan(self, freshness.epoch(), call.schema)
+        except TypeError as error:
+            if "unhashable" not in str(error):
+                raise
+            return self.make_plan(call.schema)
+
+    def make_plan(self, schema: Any) -> Plan:
+        """Decide a call as torch's propagator would, keyword tensors included."""
+        strategy_schema = propagator()._wrap_with_op_strategy(schema)
+        if self.unshaped:
+            specs = tensor_specs(strategy_schema)
+            return Plan(tuple(_replicated(sources[0]) for sources in specs), None)
+        meta = propagator()._propagate_tensor_meta(schema)
+        decided = decide.decide(self.rule, strategy_schema, meta, executing=True)
+        if decided is None:
+            expanded = decide.TORCH_EXPAND(
+                tensor_specs(strategy_schema)[0][0].mesh, strategy_schema, self.info, meta
+            )
+            decided = expanded(schema.op, strategy_schema.args_meta, strategy_schema.kwargs_meta)
+        chosen: OpSpec = _sharding_prop._select_min_cost_strategy(decided, schema)
+        return Plan(tuple(chosen.input_specs or ()), chosen.output_specs)
+
+
+def waits_for_shapes(error: BaseException) -> bool:
+    """Say whether torch failed because it cannot know an op's output shapes beforehand."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, _SHAPE_ERRORS):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+@lru_cache(maxsize=4096)
+def _kept_plan(executor: Executor, epoch: int, schema: Any) -> Plan:
+    """Keep plans as long as no rule changes; old epochs fall out as new plans come in."""
+    return executor.make_plan(schema)
+
+
+def _refuse_partial_writes(call: Arguments, rule: InstalledRule) -> None:
+    """A fallback writes back what the op wrote to a gathered copy; a pending sum has no place."""
+    for spec, (name, argument) in zip(call.specs, call.declared, strict=True):
+        if argument.mutated and any(placement.is_partial() for placement in spec.placements):
+            raise MutationError(
+                str(call.schema.op), name, str(spec.placements), f"fallback {rule.fallback!r}"
+            )
+
+
+def _replicated(spec: DTensorSpec) -> DTensorSpec:
+    return DTensorSpec(spec.mesh, (Replicate(),) * spec.mesh.ndim, tensor_meta=spec.tensor_meta)
+
+
+def _wrap(call: Arguments, plan: Plan, results: Any) -> Any:
+    """Wrap results as DTensors; a result that is an argument itself is that very argument."""
+    known = facts(call.schema.op)
+    specs = plan.outputs
+    if specs is None:
+        specs = _specs_of(results, call)
+    if not isinstance(results, (list, tuple)) or known.list_output:
+        return _wrap_one(call, known.outputs, results, specs, 0)
+    wrapped = [
+        _wrap_one(call, known.outputs, result, spec, at)
+        for at, (result, spec) in enumerate(zip(results, specs, strict=True))
+    ]
+    return tuple(wrapped)
+
+
+def _wrap_one(call: Arguments, outputs: Any, result: Any, spec: Any, at: int) -> Any:
+    alias = outputs[at][1] if outputs else frozenset()
+    for tensor, (_, argument) in zip(call.tensors, call.declared, strict=True):
+        if argument.mutated and not argument.many and argument.alias & alias:
+            return tensor
+    return dispatcher().wrap(result, spec)
+
+
+def _specs_of(results: Any, call: Arguments) -> Any:
+    """Describe results that every rank has whole, from what the op returned."""
+    if isinstance(results, torch.Tensor):
+        meta = TensorMeta(results.shape, results.stride(), results.dtype)
+        return DTensorSpec(call.mesh, (Replicate(),) * call.mesh.ndim, tensor_meta=meta)
+    if isinstance(results, (list, tuple)):
+        return tuple(_specs_of(result, call) for result in results)
+    return None
+
+
+def _nothing(plan: Plan) -> Any:
+    """What a rank outside the mesh has for results."""
+
+    def empty(spec: DTensorSpec | None) -> torch.Tensor | None:
+        if spec is None or spec.tensor_meta is None:
+            return None
+        return torch.empty((0,) * bool(spec.shape), dtype=spec.tensor_meta.dtype)
+
+    if isinstance(plan.outputs, Sequence):
+        return tuple(empty(spec) for spec in plan.outputs)
+    return empty(plan.outputs)
