@@ -45,6 +45,8 @@ def find_op(name: str) -> OpOverload | None:
     >>> find_op("aten.mm.default") is torch.ops.aten.mm.default, find_op("no.such.op")
     (True, None)
     """
+    if name.count(".") != 2:
+        return None  # a whole packet, named before any of its overloads exists
     namespace, op, overload = name.split(".")
     packet: Any = getattr(getattr(torch.ops, namespace), op, None)
     return getattr(packet, overload, None)

@@ -47,7 +47,7 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     )
     schema_info = runtime_schema_info(op, strategy.schema_info)
     known = facts(op)
-    executor = Executor(rule, info, schema_info, known.unshaped) if known.beyond_torch else None
+    executor = Executor(rule, info, schema_info) if known.beyond_torch else None
     return Entry(info, schema_info, executor)
 
 

@@ -65,13 +65,11 @@ class Executor:
         rule: the rule.
         info: the same, as it stands in torch's table of single-dim rules.
         schema_info: what decides whether two calls can share a plan.
-        unshaped: whether the shapes of outputs are known only after the op has run.
     """
 
     rule: InstalledRule
     info: _SingleDimStrategyInfo
     schema_info: Any
-    unshaped: bool = False
 
     def __call__(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
@@ -115,10 +113,12 @@ class Executor:
     def make_plan(self, schema: Any) -> Plan:
         """Decide a call as torch's propagator would, keyword tensors included."""
         strategy_schema = propagator()._wrap_with_op_strategy(schema)
-        if self.unshaped:
+        try:
+            meta = propagator()._propagate_tensor_meta(schema)
+        except _SHAPE_ERRORS:
+            # Only whole results can be described once they are there.
             specs = tensor_specs(strategy_schema)
             return Plan(tuple(_replicated(sources[0]) for sources in specs), None)
-        meta = propagator()._propagate_tensor_meta(schema)
         decided = decide.decide(self.rule, strategy_schema, meta, executing=True)
         if decided is None:
             expanded = decide.TORCH_EXPAND(

@@ -87,8 +87,7 @@ class FallbackPolicy:
         known = facts(op)
         # What the op writes to a gathered argument has to be written back.
         if known.beyond_torch or known.mutates:
-            executor = Executor(rule, info, known.schema_info, known.unshaped)
-            return Entry(info, known.schema_info, executor)
+            return Entry(info, known.schema_info, Executor(rule, info, known.schema_info))
         return Entry(info, known.schema_info)
 
     def _covers(self, name: str) -> bool:

@@ -54,10 +54,9 @@ class Entry:
             ("op_strategy_funcs", op): self.rule,
         }
 
-    def unshaped(self) -> Entry:
-        """Make the same entry for an op whose output shapes are known only after it has run."""
-        rule: InstalledRule = self.rule.func
-        return replace(self, handler=Executor(rule, self.rule, self.schema_info, unshaped=True))
+    def executed(self) -> Entry:
+        """Make the same entry for an op that the host is to run itself."""
+        return replace(self, handler=Executor(self.rule.func, self.rule, self.schema_info))
 
 
 @dataclass(eq=False, slots=True)
@@ -144,11 +143,11 @@ class Loan:
         """Let the host run an op whose output shapes torch cannot know, if it has a rule for it."""
         found = self.find(op)
         if found is None:
-            return self.bind_missing(op, args, kwargs, unshaped=True)
+            return self.bind_missing(op, args, kwargs, executed=True)
         layer, entry = found
         if not isinstance(getattr(entry.rule, "func", None), InstalledRule):
             return False
-        self._bind(layer, op, entry.unshaped())
+        self._bind(layer, op, entry.executed())
         return True
 
     def bind_missing(
@@ -156,14 +155,14 @@ class Loan:
         op: OpOverload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        unshaped: bool = False,
+        executed: bool = False,
     ) -> bool:
         """Give an op for which torch found no rule a fallback, if a layer has one for it."""
         for layer in reversed(self._layers):
             if layer.missing is not None:
                 entry = layer.missing(op, args, kwargs)
                 if entry is not None:
-                    self._bind(layer, op, entry.unshaped() if unshaped else entry)
+                    self._bind(layer, op, entry.executed() if executed else entry)
                     return True
         return False
 

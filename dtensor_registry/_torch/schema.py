@@ -49,7 +49,6 @@ class OpFacts:
         random: whether equal inputs may give unequal outputs.
         view: whether an output shares memory with an input that the op does not write to.
         schema_info: the safe cache key: every non-tensor argument is in it.
-        unshaped: whether the shape of an output depends on the data.
     """
 
     arguments: tuple[Argument, ...]
@@ -58,19 +57,18 @@ class OpFacts:
     random: bool
     view: bool
     schema_info: RuntimeSchemaInfo
-    unshaped: bool
 
     @property
     def beyond_torch(self) -> bool:
         """Whether torch's own path cannot run the op right, whatever is decided.
 
-        It never moves a keyword tensor; it finds no mesh in a list of them, nor in a list that
-        may begin with None; and it must know the shapes of outputs before the op has run.
+        It never moves a keyword tensor, and finds no mesh in a list of them nor in a list that
+        may begin with None.
         """
         tensors = [a for a in self.arguments if a.tensor]
         meshless = not any(a for a in tensors if not a.keyword and not a.optional)
         moves_keyword = any(a.keyword and (a.many or not a.mutated) for a in tensors)
-        return self.unshaped or moves_keyword or meshless
+        return moves_keyword or meshless
 
     @property
     def mutates(self) -> tuple[str, ...]:
@@ -108,7 +106,6 @@ def facts(op: OpOverload) -> OpFacts:
         random=torch.Tag.nondeterministic_seeded in op.tags,
         view=any(alias - mutated for _, alias in outputs),
         schema_info=_safe_key(arguments, schema),
-        unshaped=torch.Tag.dynamic_output_shape in op.tags,
     )
 
 

@@ -87,7 +87,7 @@ class Candidate:
         def show(tensor: Placements | None) -> str:
             return "-" if tensor is None else f"({', '.join(map(str, tensor))})"
 
-        outputs = ", ".join(map(show, self.outputs))
+        outputs = ", ".join(map(show, self.outputs)) or "()"
         return f"{outputs} <- {', '.join(map(show, self.inputs))}  {self.cost:.2f} us"
 
 

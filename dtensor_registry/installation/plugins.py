@@ -101,6 +101,7 @@ class Installation:
         with LOAN.lock:
             if not self.active:
                 LOAN.add(self._layer)
+                self._holders = 0  # those who held it before it was taken out do so no more
             self._holders += 1
 
     def _pending(self, op: Op) -> Entry | None:

@@ -80,7 +80,7 @@ def check(
         if anchor is None:
             continue
         _judge_gradients(*anchor, tally, seed)
-        others = [accepted[r][0] for r in ("negated", "larger", "given") if r in accepted]
+        others = [accepted[r][0] for r in ("negated", "truth", "larger", "given") if r in accepted]
         _search(*anchor, others, tally, budget)
     for finding in changed_mind(rule, op, answers):
         tally.add(finding)

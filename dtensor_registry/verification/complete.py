@@ -34,6 +34,9 @@ Inputs: TypeAlias = tuple[Placement, ...]
 KINDS = ("sum", "avg", "max", "min")
 """Partial kinds that the search tries."""
 
+_FEWEST = 4
+"""Elements that it takes to say of a partial that it is not by luck that parts reduce."""
+
 _REAL_SIZE = 2**16
 """Samples are small; savings are told for tensors this many times as large."""
 
@@ -138,10 +141,17 @@ def _kinds_alone(inputs: Sequence[torch.Tensor]) -> Iterator[Inputs]:
 
 
 def _kinds(inputs: Sequence[torch.Tensor]) -> tuple[str, ...]:
+    if max((tensor.numel() for tensor in inputs), default=0) < _FEWEST:
+        return ()
+    common = [set(_kinds_of(tensor)) for tensor in inputs]
+    return tuple(kind for kind in KINDS if all(kind in kinds for kinds in common))
+
+
+def _kinds_of(tensor: torch.Tensor) -> tuple[str, ...]:
     # An average of integers is rounded; complex numbers have no order.
-    if any(tensor.dtype.is_complex for tensor in inputs):
+    if tensor.dtype.is_complex:
         return ("sum", "avg")
-    return KINDS if all(map(is_inexact, inputs)) else ("sum", "max", "min")
+    return KINDS if is_inexact(tensor) else ("sum", "max", "min")
 
 
 def _cuts(tensor: torch.Tensor, size: int) -> list[Placement]:
@@ -187,7 +197,7 @@ def _spread(got: Sequence[Any], want: Any, relative: float) -> list[Placement | 
         return []
     return [
         partial
-        for partial in map(Partial, _kinds([want]))
+        for partial in map(Partial, _kinds_of(want))
         if rebuild_difference(got, want, (partial,), (2,), relative) is None
     ]
 
