@@ -30,7 +30,8 @@ class TorchCatalog:
 
     def torch_table(self, op: str) -> str | None:
         """Name the table of torch's propagator that rules an overload, under any loan of ours."""
-        overload = find_op(op)
+        # The name of a packet stands here only while its library is not imported.
+        overload = find_op(op) if op.count(".") == 2 else None
         if overload is None:
             return None
         for table in (SINGLE_DIM, "op_strategy_funcs", "op_to_rules"):

@@ -1,0 +1,126 @@
+"""The program itself: help, version, exit codes, and what becomes of errors."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dtensor_registry import cli
+from dtensor_registry.cli import program
+from dtensor_registry.cli.command import Command
+from dtensor_registry.cli.program import COMMANDS, build_parser, main
+from dtensor_registry.errors import RegistryError, SettingsError
+
+
+def test_version_is_that_of_the_installed_host(site: Any) -> None:
+    site.install("dtensor-registry", "9.8.7", {})
+    shown = site.run("--version")
+    assert (shown.code, shown.out, shown.err) == (0, "dtensor-registry 9.8.7\n", "")
+
+
+def test_help_lists_every_command_with_an_example(site: Any) -> None:
+    shown = site.run("--help")
+    assert (shown.code, shown.err) == (0, "")
+    for command in COMMANDS:
+        assert f"\n    {command.name} " in shown.out
+        assert command.summary in shown.out
+        assert f"\n  {command.example}\n" in shown.out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_help_of_a_command_has_its_example_and_json(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command.name, "--help"])
+    shown = capsys.readouterr().out
+    assert f"example:\n  {command.example}\n" in shown
+    assert "--json" in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_example_is_a_command_line_of_its_command(command: Command) -> None:
+    name, *arguments = shlex.split(command.example)
+    assert name == "dtensor-registry"
+    assert build_parser().parse_args(arguments).command is command
+
+
+def test_commands_are_in_alphabetical_order() -> None:
+    names = [command.name for command in COMMANDS]
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize("arguments", [[], ["plugin"], ["plugins", "acme"], ["ops", "--jsn"]])
+def test_wrong_command_line_exits_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert "usage: dtensor-registry" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_wrong_setting_exits_with_2_and_no_traceback(command: Command, call: Any) -> None:
+    shown = call(command.name, "--json", settings={"DTENSOR_REGISTRY_ORDRE": "[]"})
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err == (
+        "error: environment variable DTENSOR_REGISTRY_ORDRE is no setting;"
+        " did you mean 'DTENSOR_REGISTRY_ORDER'?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(SettingsError("no such thing"), 2), (RegistryError("no such thing"), 1)]
+)
+def test_named_error_is_printed_without_traceback(
+    error: Exception,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    raising(error, monkeypatch)
+    assert main(["plugins"]) == code
+    assert capsys.readouterr().err == "error: no such thing\n"
+
+
+def test_any_other_error_is_a_bug_and_keeps_its_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raising(ZeroDivisionError("ours"), monkeypatch)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        main(["plugins"])
+
+
+def test_reader_that_goes_away_causes_no_traceback(site: Any) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-m", "dtensor_registry.cli", "plugins", "--json"],
+        cwd=site.working,
+        env=site.environment({}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        assert run.stderr.read() == b""
+
+
+def test_package_exposes_main_for_the_console_script() -> None:
+    assert cli.__all__ == ["main"]
+    assert cli.main is main
+
+
+def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `plugins` a command that raises."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        raise error
+
+    plugins = next(command for command in COMMANDS if command.name == "plugins")
+    monkeypatch.setattr(program, "COMMANDS", (replace(plugins, run=run),))
