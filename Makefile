@@ -1,0 +1,58 @@
+# Every target works from a fresh clone: the environment is made in .venv, on first use.
+#   PYTHON=python3.12 make demo     takes another interpreter (3.10 or newer)
+#   make test PYTEST_ARGS='-n 0 -k einsum'
+
+PYTHON ?= python3
+PYTEST_ARGS ?= -n 2 --dist loadfile
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_STAMP := $(VENV)/.set-up-to-run
+CHECK_STAMP := $(VENV)/.set-up-to-check
+PROJECTS := . plugins/pointwise plugins/matrix plugins/fallback examples/acme_kernels
+SET_UP_FILES := constraints.txt $(addsuffix /pyproject.toml,$(PROJECTS))
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# Several ranks share few cores: one thread each is faster than many that wait for each other.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test bench clean
+help:
+	@echo "make demo    train the example model on four ranks, beside the same model on one"
+	@echo "make test    every check that CI runs: ruff, mypy, import-linter, pytest"
+	@if [ -f benchmarks/propagation.py ]; then echo "make bench   measure propagation beside bare torch"; fi
+	@echo "make clean   remove the environment and all caches"
+
+demo: $(RUN_STAMP)
+	cd examples && ../$(BIN)/python -m main_job
+
+# pytest is last: CI reads its closing line.
+test: $(CHECK_STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: benchmarks/propagation.py $(CHECK_STAMP)
+	$(BIN)/python -m benchmarks.propagation
+
+benchmarks/propagation.py:
+	@echo "There is no benchmark yet: $@ does not exist." >&2
+	@exit 1
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Build tools come first and from constraints.txt, so that no project fetches its own.
+$(RUN_STAMP): $(SET_UP_FILES)
+	@echo "Setting up $(VENV) (torch is large: this takes some minutes on first use)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) editables hatchling
+	$(PIP_INSTALL) --no-build-isolation $(addprefix -e ,$(PROJECTS))
+	@touch $@
+
+$(CHECK_STAMP): $(RUN_STAMP)
+	$(PIP_INSTALL) --no-build-isolation -e '.[dev]'
+	@touch $@
