@@ -148,6 +148,38 @@ class OverwrittenEntryError(InstallError):
         )
 
 
+class NoStrategyError(RegistryError, NotImplementedError):
+    """Nobody has a rule for an op; a NotImplementedError that begins with torch's own words."""
+
+    def __init__(self, op: str, inputs: str, mesh: str, unshaped: bool) -> None:
+        self.op = op
+        self.unshaped = unshaped
+        why = (
+            "  The shape of its output depends on the data or is not known to torch, so torch"
+            " cannot decide it before it has run.\n"
+            if unshaped
+            else ""
+        )
+        super().__init__(
+            f"Operator {op} does not have a sharding strategy registered.\n"
+            f"  inputs {inputs} on mesh {mesh}\n{why}"
+            f"  Write a rule:  SingleDimStrategy({op!r}, rule), see docs/write-a-plugin.md\n"
+            f"  or run it on whole tensors:  DTENSOR_REGISTRY_FALLBACK__MODE=warn"
+        )
+
+
+class RandomOpError(RegistryError):
+    """An op draws random numbers, and ranks that must agree would draw different ones."""
+
+    def __init__(self, op: str, owner: str, output: int, mesh_dim: int) -> None:
+        self.op = op
+        super().__init__(
+            f"{op} draws random numbers; its output {output} would be replicated on mesh dim"
+            f" {mesh_dim}, where every rank would draw its own.\n  rule of {owner}\n"
+            f"  Shard an input there, or draw the numbers first and pass them as a tensor."
+        )
+
+
 class MutationError(RegistryError):
     """An op writes to an argument that is placed so that the write would have no place."""
 

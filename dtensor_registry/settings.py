@@ -51,6 +51,18 @@ class FallbackSettings(BaseModel):
         default=("*",), description="Globs of the ops that may fall back."
     )
     exclude: tuple[str, ...] = Field(default=(), description="Globs of the ops that may not.")
+    ops: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="Fallback -> globs of the ops that it may run; without an entry all, but for a"
+        " fallback that is right for some ops only (`batch`) none.",
+    )
+    before_decomposition: bool = Field(
+        default=False, description="Ask fallbacks before torch decomposes an op, not after."
+    )
+    max_bytes: int | None = Field(
+        default=None,
+        description="Bytes that one call may gather; a call that needs more is an error.",
+    )
 
 
 class Settings(BaseSettings):

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from dtensor_registry._torch.convert import placements_from_torch
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.tables import dispatcher, propagator
+from dtensor_registry._torch.tables import HANDLERS, LEDGER, dispatcher, has_rule, propagator
 from dtensor_registry.placements import show_placements
 
 _COLLECTIVES = {
@@ -102,7 +102,7 @@ class Audit:
 
 def owner(op: OpOverload) -> str:
     """Say who decides an op in this process."""
-    if op in dispatcher()._custom_op_handlers:
+    if LEDGER.original(HANDLERS, op) is not None:
         return "handler"
     found = LOAN.find(op)
     if found is not None:
@@ -110,9 +110,7 @@ def owner(op: OpOverload) -> str:
         if not isinstance(rule, InstalledRule):
             return "context"
         return rule.origin.plugin if rule.fallback is None else f"fallback {rule.fallback}"
-    prop = propagator()
-    tables = (prop.op_single_dim_strategy_funcs, prop.op_strategy_funcs, prop.op_to_rules)
-    return "torch" if any(op in table for table in tables) else "decomposition"
+    return "torch" if has_rule(op) else "decomposition"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import torch
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.tables import LEDGER
+from dtensor_registry._torch.tables import LEDGER, RULE_TABLES
 
 Op: TypeAlias = OpOverload
 """An operator overload."""
@@ -34,7 +34,7 @@ class TorchCatalog:
         overload = find_op(op) if op.count(".") == 2 else None
         if overload is None:
             return None
-        for table in (SINGLE_DIM, "op_strategy_funcs", "op_to_rules"):
+        for table in RULE_TABLES:
             if LEDGER.original(table, overload) is not None:
                 return table
         return None

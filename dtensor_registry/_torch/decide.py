@@ -7,6 +7,7 @@ own rules too where an installation adopts them. Everything else goes on to torc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -25,8 +26,10 @@ from dtensor_registry._torch.elements import decide_elements, runs_per_element
 from dtensor_registry._torch.prices import pricer
 from dtensor_registry._torch.rule import InstalledRule, TorchRule
 from dtensor_registry._torch.schema import facts
-from dtensor_registry.errors import FallbackRefusedError, NoValidRowError, RuleError
+from dtensor_registry._torch.tables import dispatcher
+from dtensor_registry.errors import FallbackRefusedError, NoValidRowError, RandomOpError, RuleError
 from dtensor_registry.expansion import Candidate, candidates, cheapest, objections
+from dtensor_registry.placements import REPLICATE
 
 Expanded = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -119,10 +122,38 @@ def decide(
         best = cheapest(call.problem, price)
         valid = () if best is None else (best,)
     if valid:
+        if isinstance(rule, InstalledRule):
+            _refuse_choice(call, valid[0], rule)
         return OpStrategy([_op_spec(call, candidate) for candidate in valid])
     if isinstance(rule, TorchRule):
         return None
     raise _no_valid_row(call, rule)
+
+
+def _refuse_choice(call: Call, choice: Candidate, rule: InstalledRule) -> None:
+    """Refuse what a rule's rows allow and the op, or a setting, does not.
+
+    Raises:
+        FallbackRefusedError: if a fallback would move more bytes than the settings allow.
+        RandomOpError: if ranks that must agree would draw different random numbers.
+    """
+    op = str(call.op)
+    if rule.max_bytes is not None and rule.fallback is not None:
+        moved = [
+            math.prod(spec.shape) * spec.tensor_meta.dtype.itemsize
+            for (spec, *_), source, target in zip(
+                call.specs, call.problem.inputs, choice.inputs, strict=True
+            )
+            if spec.tensor_meta is not None and source.sources[0] != target
+        ]
+        if sum(moved) > rule.max_bytes:
+            reason = f"it would gather {sum(moved)} bytes, fallback.max_bytes is {rule.max_bytes}"
+            raise FallbackRefusedError(op, [(rule.fallback, reason)])
+    if facts(call.op).random and call.op not in dispatcher()._random_ops:
+        for at, placements in enumerate(choice.outputs):
+            for mesh_dim, placement in enumerate(placements or ()):
+                if placement == REPLICATE and call.problem.mesh_shape[mesh_dim] > 1:
+                    raise RandomOpError(op, str(rule.origin), at, mesh_dim)
 
 
 def _op_spec(call: Call, candidate: Candidate) -> OpSpec:

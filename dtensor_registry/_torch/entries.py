@@ -12,7 +12,7 @@ from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts, runtime_schema_info
-from dtensor_registry._torch.tables import LEDGER, dispatcher
+from dtensor_registry._torch.tables import HANDLERS, LEDGER
 from dtensor_registry.discovery import Contribution
 from dtensor_registry.errors import InstallError
 from dtensor_registry.resolution import Resolution
@@ -27,7 +27,7 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
             rule is `like` an op that has no rule to take.
     """
     strategy = contribution.strategy
-    handler = dispatcher()._custom_op_handlers.get(op)
+    handler = LEDGER.original(HANDLERS, op)
     if handler is not None:
         raise InstallError(
             f"a sharding rule for {op} would not be honoured: torch runs this op through its"

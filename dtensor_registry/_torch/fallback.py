@@ -16,7 +16,7 @@ from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts
-from dtensor_registry._torch.tables import propagator
+from dtensor_registry._torch.tables import has_rule
 from dtensor_registry.discovery import Fallback
 from dtensor_registry.errors import FallbackRefusedError
 from dtensor_registry.settings import FallbackSettings
@@ -50,14 +50,14 @@ class FallbackPolicy:
             FallbackRefusedError: if every fallback refuses, or the mode is `error`.
         """
         name = str(op)
-        if self.settings.mode == "off" or not self._covers(name) or _has_rule(op):
+        if self.settings.mode == "off" or not self._covers(name) or has_rule(op):
             return None
         moved = [tensor.placements for tensor in _moved(args, kwargs)]
         refused: list[tuple[str, str]] = []
         for fallback in self.fallbacks:
-            reason = refusal(op, moved) or (
-                fallback.strategy.refuses(op) if fallback.strategy.refuses else None
-            )
+            reason = self._unnamed(name, fallback) or refusal(op, moved)
+            if reason is None and fallback.strategy.refuses is not None:
+                reason = fallback.strategy.refuses(op)
             if reason is None and self.settings.mode == "error":
                 reason = f"fallback.mode is 'error'; it would move {_cost(args, kwargs)}"
             if reason is None:
@@ -81,7 +81,10 @@ class FallbackPolicy:
                 stacklevel=2,
             )
         rule = InstalledRule(
-            fallback.strategy.rule, fallback.origin, fallback=fallback.strategy.name
+            fallback.strategy.rule,
+            fallback.origin,
+            fallback=fallback.strategy.name,
+            max_bytes=self.settings.max_bytes,
         )
         info = _SingleDimStrategyInfo(rule)
         known = facts(op)
@@ -91,19 +94,19 @@ class FallbackPolicy:
         return Entry(info, known.schema_info)
 
     def _covers(self, name: str) -> bool:
-        def matches(globs: Iterable[str]) -> bool:
-            return any(fnmatchcase(name, glob) for glob in globs)
+        return _matches(name, self.settings.include) and not _matches(name, self.settings.exclude)
 
-        return matches(self.settings.include) and not matches(self.settings.exclude)
+    def _unnamed(self, name: str, fallback: Fallback) -> str | None:
+        """Say that a fallback may not run an op, if the settings or the fallback say so."""
+        own = fallback.strategy.name
+        globs = self.settings.ops.get(own, () if fallback.strategy.named_only else ("*",))
+        if _matches(name, globs):
+            return None
+        return f"setting fallback.ops does not name this op under {own!r}"
 
 
-def _has_rule(op: OpOverload) -> bool:
-    """Say whether torch does have a rule, so that the error came from elsewhere."""
-    prop = propagator()
-    return any(
-        op in table
-        for table in (prop.op_single_dim_strategy_funcs, prop.op_strategy_funcs, prop.op_to_rules)
-    )
+def _matches(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
 
 
 def refusal(op: OpOverload, moved: Sequence[tuple[Any, ...]]) -> str | None:

@@ -19,12 +19,11 @@ from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
 from dtensor_registry._torch import decide, freshness
-from dtensor_registry._torch.execute import Executor, waits_for_shapes
+from dtensor_registry._torch.execute import Executor
+from dtensor_registry._torch.hooks import DispatchHooks
 from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, Cell, dispatcher
+from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, Cell, has_rule
 from dtensor_registry.errors import InstallError, OverwrittenEntryError
-
-_SLOW_PATH = "_propagate_op_sharding_dispatch_slow_path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +53,17 @@ class Entry:
             ("op_strategy_funcs", op): self.rule,
         }
 
+    @property
+    def executor(self) -> Executor | None:
+        """What runs the op by this entry's rule; None for a full-mesh function."""
+        rule = getattr(self.rule, "func", None)
+        if not isinstance(rule, InstalledRule):
+            return None
+        return Executor(rule, self.rule, self.schema_info)
+
     def executed(self) -> Entry:
         """Make the same entry for an op that the host is to run itself."""
-        return replace(self, handler=Executor(self.rule.func, self.rule, self.schema_info))
+        return replace(self, handler=self.executor)
 
 
 @dataclass(eq=False, slots=True)
@@ -72,6 +79,7 @@ class Layer:
         adopts: whether torch's own rules are expanded by the host while the layer is in force.
         missing: finds an entry for an op that turned out to have no rule at all, from the
             call's arguments; the layer's fallback.
+        before_decomposition: whether `missing` is asked before torch decomposes an op.
     """
 
     name: str
@@ -80,6 +88,7 @@ class Layer:
     adopts: bool = False
     pending: Callable[[OpOverload], Entry | None] | None = None
     missing: Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Entry | None] | None = None
+    before_decomposition: bool = False
 
 
 class Loan:
@@ -88,7 +97,7 @@ class Loan:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._layers: list[Layer] = []
-        self._dispatching = threading.local()
+        self._hooks = DispatchHooks(self)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -98,7 +107,7 @@ class Loan:
     @property
     def in_dispatch(self) -> bool:
         """Whether this thread is inside torch's slow dispatch path."""
-        return getattr(self._dispatching, "depth", 0) > 0
+        return self._hooks.inside
 
     def add(self, layer: Layer) -> None:
         """Put a layer in force.
@@ -145,7 +154,7 @@ class Loan:
         if found is None:
             return self.bind_missing(op, args, kwargs, executed=True)
         layer, entry = found
-        if not isinstance(getattr(entry.rule, "func", None), InstalledRule):
+        if entry.executor is None:
             return False
         self._bind(layer, op, entry.executed())
         return True
@@ -156,15 +165,27 @@ class Loan:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         executed: bool = False,
+        early: bool = False,
     ) -> bool:
         """Give an op for which torch found no rule a fallback, if a layer has one for it."""
         for layer in reversed(self._layers):
-            if layer.missing is not None:
+            if layer.missing is not None and (layer.before_decomposition or not early):
                 entry = layer.missing(op, args, kwargs)
                 if entry is not None:
                     self._bind(layer, op, entry.executed() if executed else entry)
                     return True
         return False
+
+    def bind_early(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Give an op without a rule a fallback of a layer whose fallbacks precede decomposition."""
+        if not any(layer.before_decomposition for layer in self._layers) or has_rule(op):
+            return False
+        return self.bind_missing(op, args, kwargs, early=True)
+
+    def executor(self, op: OpOverload) -> Executor | None:
+        """Make what runs an op by the rule of the layer that rules it."""
+        found = self.find(op)
+        return None if found is None else found[1].executor
 
     def find(self, op: OpOverload) -> tuple[Layer, Entry] | None:
         """Find the layer that rules an op and its entry there."""
@@ -190,40 +211,15 @@ class Loan:
         if layers and not before:
             setattr(_sharding_prop, decide.EXPAND, decide.expand)
             freshness.hook_in()
-            self._hook_dispatch()
+            self._hooks.hook_in()
         elif before and not layers:
             setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
             freshness.unhook()
-            dispatcher().__dict__.pop(_SLOW_PATH, None)
+            self._hooks.unhook()
         decide.adopt(any(layer.adopts for layer in layers))
         freshness.renew(in_dispatch=False)
+        self._hooks.forget()
         return foreign
-
-    def _hook_dispatch(self) -> None:
-        """Stand in front of the path that torch takes when it has no cached decision."""
-        torch_path = getattr(dispatcher(), _SLOW_PATH)
-
-        def slow_path(
-            op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], *rest: Any
-        ) -> Any:
-            if not self.bind_pending(op):
-                depth = getattr(self._dispatching, "depth", 0)
-                self._dispatching.depth = depth + 1
-                try:
-                    return torch_path(op, args, kwargs, *rest)
-                except NotImplementedError:
-                    if not self.bind_missing(op, args, kwargs):
-                        raise
-                except RuntimeError as error:
-                    if not waits_for_shapes(error) or not self.bind_unshaped(op, args, kwargs):
-                        raise
-                finally:
-                    self._dispatching.depth = depth
-            # The cache key of this call was made without the schema info that the op has
-            # now: start over. torch takes what is no decision as the op's own result.
-            return op(*args, **kwargs)
-
-        setattr(dispatcher(), _SLOW_PATH, slow_path)
 
     def _write(self, layers: list[Layer]) -> list[str]:
         ruling: dict[OpOverload, Entry] = {}

@@ -29,12 +29,14 @@ class InstalledRule:
         origin: whose it is.
         allow_uneven_sharding: see `SingleDimStrategy`.
         fallback: the name of the fallback whose rule this is, or None for an op's own rule.
+        max_bytes: bytes that one call may move, or None.
     """
 
     rule: Rule
     origin: Origin
     allow_uneven_sharding: bool = False
     fallback: str | None = None
+    max_bytes: int | None = None
 
     def __call__(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]

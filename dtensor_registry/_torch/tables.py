@@ -12,8 +12,17 @@ Cell: TypeAlias = tuple[str, OpOverload]
 """One entry of one table: the table's name and the op."""
 
 
+RULE_TABLES = ("op_single_dim_strategy_funcs", "op_strategy_funcs", "op_to_rules")
+"""The tables in which torch looks for a rule, first read first."""
+
 HANDLERS = "_custom_op_handlers"
 """The dispatcher's table of functions that run an op themselves, asked before everything else."""
+
+
+def has_rule(op: OpOverload) -> bool:
+    """Say whether a table of torch's has a rule for an op now, torch's own or a lent one."""
+    prop = propagator()
+    return any(op in getattr(prop, table) for table in RULE_TABLES)
 
 
 class _Absent:

@@ -187,6 +187,8 @@ def _check_host_version(plugin: Plugin, entry_point: importlib_metadata.EntryPoi
             requirement = Requirement(text)
         except InvalidRequirement:
             continue  # pip's business; it would not have installed it
+        if requirement.marker is not None and not requirement.marker.evaluate():
+            continue  # needed by an extra, or on another system
         if same_distribution(requirement.name, HOST) and not requirement.specifier.contains(
             here, True
         ):

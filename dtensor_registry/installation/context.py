@@ -46,7 +46,8 @@ def implicit_strategy_context(packs: Sequence[OpStrategyPack] | None = None) -> 
     """
     layer = Layer("an implicit strategy context", height=2)
     if packs is None:
-        layer.missing = _every_fallback()
+        layer.missing = policy = _every_fallback()
+        layer.before_decomposition = policy.settings.before_decomposition
     else:
         layer.entries = {
             pack.op: full_mesh_entry(pack.op, pack.strategy_function, pack.schema_info)

@@ -13,7 +13,7 @@ from dtensor_registry.discovery import LOCAL, Contribution, Discovery, Origin
 from dtensor_registry.resolution import resolve
 from dtensor_registry.rules import Rule, SingleDimStrategy
 from dtensor_registry.rules.strategy import rule_source
-from dtensor_registry.settings import Settings
+from dtensor_registry.settings import read_settings
 
 
 class Registration:
@@ -23,7 +23,7 @@ class Registration:
         self.strategy = strategy
         origin = Origin(LOCAL, "this process", "", rule_source(strategy))
         claims = [Contribution(name, strategy, origin) for name in strategy.names]
-        resolution = resolve(Discovery((), (), ()), Settings(), TorchCatalog(), claims)
+        resolution = resolve(Discovery((), (), ()), read_settings(), TorchCatalog(), claims)
         waiting = {name: v.winner for name, v in resolution.verdicts.items() if v.pending}
 
         def pending(op: Any) -> Entry | None:

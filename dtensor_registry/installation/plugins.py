@@ -38,6 +38,7 @@ class Installation:
             adopts=settings.torch_rules,
             pending=self._pending,
             missing=FallbackPolicy(resolution.fallbacks, settings.fallback),
+            before_decomposition=settings.fallback.before_decomposition,
         )
         self._holders = 0
 

@@ -111,11 +111,14 @@ class FallbackStrategy:
         name: how settings and messages call it.
         rule: as for `SingleDimStrategy`; returning no rows keeps only all-Replicate.
         refuses: `(op) -> reason or None`, asked once per op; a reason ends up in the error.
+        named_only: the rule is right for some ops only: it runs those that the setting
+            `fallback.ops` names under it, and no others.
     """
 
     name: str
     rule: Rule
     refuses: Callable[[Any], str | None] | None = None
+    named_only: bool = field(default=False, kw_only=True)
     source: SourceLine = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

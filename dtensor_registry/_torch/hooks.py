@@ -1,0 +1,157 @@
+"""The host in torch's dispatch: before and after the path that makes a decision.
+
+torch's C++ dispatch calls two methods of its dispatcher when it has no cached decision: one
+reads the arguments, the other asks the propagator. While the host is installed both are
+wrapped. A hit in torch's cache passes neither.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from typing import Any, Protocol
+
+from torch._ops import OpOverload
+
+from dtensor_registry._torch.arguments import read_arguments
+from dtensor_registry._torch.execute import Executor, waits_for_shapes
+from dtensor_registry._torch.tables import dispatcher, has_rule
+from dtensor_registry.errors import MixedTensorsError, NoStrategyError
+
+SLOW_PATH = "_propagate_op_sharding_dispatch_slow_path"
+UNWRAP = "unwrap_to_op_info"
+
+MAX_CACHED = 4096
+"""Decisions per op that torch may cache; further ones are made by the executor, which keeps a
+bounded number. torch's own cache has no bound."""
+
+
+class CacheKeyWarning(UserWarning):
+    """An op was called with so many distinct arguments that caching its decisions was ended."""
+
+
+class Binder(Protocol):
+    """What gives rules to ops while they are called."""
+
+    def bind_pending(self, op: OpOverload) -> bool:
+        """Give an op a rule that was contributed before the op existed."""
+
+    def bind_early(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Give an op without a rule a fallback that comes before decompositions."""
+
+    def bind_missing(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Give an op for which torch found nothing a fallback."""
+
+    def bind_unshaped(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Let the host run an op whose output shapes torch cannot know."""
+
+    def executor(self, op: OpOverload) -> Executor | None:
+        """Make what runs an op by the host's rule for it, if it has one."""
+
+
+class DispatchHooks:
+    """The two wrapped methods, and whether this thread is inside one."""
+
+    def __init__(self, binder: Binder) -> None:
+        self._binder = binder
+        self._thread = threading.local()
+        self._decisions: Counter[OpOverload] = Counter()
+
+    @property
+    def inside(self) -> bool:
+        """Whether this thread is making a decision."""
+        return getattr(self._thread, "depth", 0) > 0
+
+    def hook_in(self) -> None:
+        """Wrap the methods."""
+        torch_path, torch_unwrap = getattr(dispatcher(), SLOW_PATH), getattr(dispatcher(), UNWRAP)
+
+        def slow_path(
+            op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], *rest: Any
+        ) -> Any:
+            return self._decide(torch_path, op, args, kwargs, *rest)
+
+        def unwrap(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            try:
+                return torch_unwrap(op, args, kwargs)
+            except RuntimeError as error:
+                if "mixed torch.Tensor and DTensor" in str(error):
+                    read_arguments(op, args, kwargs, None)  # raises, naming the argument
+                raise
+
+        setattr(dispatcher(), SLOW_PATH, slow_path)
+        setattr(dispatcher(), UNWRAP, unwrap)
+
+    def unhook(self) -> None:
+        """Give torch's dispatcher its own methods back."""
+        dispatcher().__dict__.pop(SLOW_PATH, None)
+        dispatcher().__dict__.pop(UNWRAP, None)
+
+    def forget(self) -> None:
+        """Count decisions anew: rules have changed, and torch's cache is empty."""
+        self._decisions.clear()
+
+    def _decide(
+        self,
+        torch_path: Any,
+        op: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *rest: Any,
+    ) -> Any:
+        binder = self._binder
+        if not (binder.bind_pending(op) or binder.bind_early(op, args, kwargs)):
+            self._decisions[op] += 1
+            if self._decisions[op] > MAX_CACHED:
+                executor = self._uncached(op)
+                if executor is not None:
+                    return executor(op, args, kwargs)
+            depth = getattr(self._thread, "depth", 0)
+            self._thread.depth = depth + 1
+            try:
+                return torch_path(op, args, kwargs, *rest)
+            except NotImplementedError as error:
+                if not binder.bind_missing(op, args, kwargs):
+                    raise self._no_strategy(op, args, kwargs, error) from error
+            except RuntimeError as error:
+                if not waits_for_shapes(error):
+                    raise
+                if not binder.bind_unshaped(op, args, kwargs):
+                    raise self._no_strategy(op, args, kwargs, error) from error
+            finally:
+                self._thread.depth = depth
+        # The cache key of this call was made without the schema info that the op has now:
+        # start over. torch takes what is no decision as the op's own result.
+        return op(*args, **kwargs)
+
+    def _uncached(self, op: OpOverload) -> Executor | None:
+        executor = self._binder.executor(op)
+        if executor is not None and self._decisions[op] == MAX_CACHED + 1:
+            warnings.warn(
+                f"{op} was decided {MAX_CACHED} times, each time for other arguments; from now on"
+                f" the host runs it itself, without torch's cache.\n  rule of"
+                f" {executor.rule.origin}\n  If an argument changes in every call and no row"
+                f" depends on it, leave it out of the key:  schema_info=SchemaInfo(...)",
+                CacheKeyWarning,
+                stacklevel=2,
+            )
+        return executor
+
+    def _no_strategy(
+        self,
+        op: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        error: Exception,
+    ) -> Exception:
+        """Say more of an op without a rule; any other error stays as it is."""
+        if has_rule(op) or isinstance(error, (NoStrategyError, MixedTensorsError)):
+            return error
+        unshaped = waits_for_shapes(error)
+        call = read_arguments(op, args, kwargs, None)
+        inputs = ", ".join(
+            f"{name}: {tuple(spec.shape)}@({', '.join(map(str, spec.placements))})"
+            for (name, _), spec in zip(call.declared, call.specs, strict=True)
+        )
+        return NoStrategyError(str(op), inputs, str(tuple(call.mesh.shape)), unshaped)
