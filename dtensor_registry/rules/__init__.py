@@ -2,7 +2,7 @@
 
 from dtensor_registry.rules.einsum import Einsum, einsum
 from dtensor_registry.rules.like import Like, like
-from dtensor_registry.rules.metadata import TensorMeta, is_tensor, tensor_inputs
+from dtensor_registry.rules.metadata import TensorMeta, count_outputs, is_tensor, tensor_inputs
 from dtensor_registry.rules.pointwise import Pointwise, pointwise
 from dtensor_registry.rules.strategy import FallbackStrategy, Rule, SchemaInfo, SingleDimStrategy
 
@@ -15,6 +15,7 @@ __all__ = [
     "SchemaInfo",
     "SingleDimStrategy",
     "TensorMeta",
+    "count_outputs",
     "einsum",
     "is_tensor",
     "like",

@@ -38,6 +38,19 @@ def tensor_inputs(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple
     return (*_walk(args), *_walk(list(kwargs.values())))
 
 
+def count_outputs(op: Any) -> int:
+    """Count the outputs in a row of an op: its tensor returns, a list of tensors counting as one.
+
+    >>> count_outputs("an op that is only a name")
+    1
+    """
+    # The one place where a rule must look at a schema; torch has no other name for it.
+    schema = getattr(op, "_schema", None)
+    if schema is None:
+        return 1
+    return sum("Tensor" in str(returned.type) for returned in schema.returns)
+
+
 def _walk(values: Sequence[object]) -> Iterator[Any]:
     for value in values:
         if is_tensor(value):

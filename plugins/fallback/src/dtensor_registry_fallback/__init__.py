@@ -10,5 +10,5 @@ __all__ = ["provide_fallback"]
 
 @hookimpl
 def provide_fallback() -> Iterable[FallbackStrategy]:
-    """Contribute `replicate`."""
+    """Contribute `batch` and `replicate`."""
     return FALLBACKS
