@@ -15,14 +15,29 @@ class RegistryError(Exception):
     """Root of everything this package raises on its own account."""
 
 
-class PlacementSyntaxError(RegistryError, ValueError):
-    """A text is not in the placement notation."""
+class NotationError(RegistryError, ValueError):
+    """A text is not in the notation that it should be in, or does not fit what it is used for.
 
-    def __init__(self, text: str, position: int, expected: str) -> None:
+    Attributes:
+        text: as written, or as printed where the fault came up only later.
+        position: of the character at fault, counted from 0.
+        problem: what is wrong there.
+    """
+
+    def __init__(self, text: str, position: int, problem: str, advice: str = "") -> None:
         self.text = text
         self.position = position
-        self.expected = expected
-        super().__init__(f"{expected}, at position {position}:\n    {text}\n    {' ' * position}^")
+        self.problem = problem
+        # One line, whatever it was written on, so that the caret finds its character.
+        line = "".join(" " if character.isspace() else character for character in text)
+        told = f"\n  {advice}" if advice else ""
+        super().__init__(
+            f"{problem}, at position {position}:\n    {line}\n    {' ' * position}^{told}"
+        )
+
+
+class PlacementSyntaxError(NotationError):
+    """A text is not in the placement notation."""
 
 
 class SettingsError(RegistryError, ValueError):

@@ -109,6 +109,9 @@ _PATTERN = re.compile(
     re.VERBOSE,
 )
 
+_ENDINGS = ("", "R", "(0, 2)", "(0)", "0, 2)", "0)", ", 2)", ")", "2)", "S(0, 2)", "sum)")
+"""What may follow the beginning of a placement, enough of it for each beginning to be one."""
+
 
 def is_shard(placement: object) -> bool:
     """Say whether a placement cuts a tensor dim, in any kind."""
@@ -132,11 +135,22 @@ def parse_placements(text: str) -> tuple[Placement | ShardingPlaceholder, ...]:
     while True:
         match = _PATTERN.match(text, position)
         if match is None:
-            raise PlacementSyntaxError(text, position, "expected R, S(0), _S(0, 2) or P(sum)")
+            stop = _first_misfit(text, position)
+            raise PlacementSyntaxError(text, stop, "expected R, S(0), _S(0, 2) or P(sum)")
         found.append(_placement_of(match, text))
         position = match.end()
         if match["comma"] != ",":
             return tuple(found)
+
+
+def _first_misfit(text: str, start: int) -> int:
+    """Find where a placement that begins at `start` stops being the beginning of one."""
+    stop = start
+    while stop < len(text) and any(
+        _PATTERN.fullmatch(text[start : stop + 1] + ending) for ending in _ENDINGS
+    ):
+        stop += 1
+    return stop
 
 
 def _placement_of(match: re.Match[str], text: str) -> Placement | ShardingPlaceholder:

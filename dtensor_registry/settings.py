@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -125,9 +125,20 @@ class Settings(BaseSettings):
         return (
             init_settings,
             env_settings,
-            TomlConfigSettingsSource(settings_cls),
-            PyprojectTomlConfigSettingsSource(settings_cls),
+            _file_source(TomlConfigSettingsSource, settings_cls, "dtensor_registry.toml"),
+            _file_source(PyprojectTomlConfigSettingsSource, settings_cls, "pyproject.toml"),
         )
+
+
+def _file_source(
+    kind: Callable[[type[BaseSettings]], PydanticBaseSettingsSource],
+    settings_cls: type[BaseSettings],
+    file: str,
+) -> PydanticBaseSettingsSource:
+    try:
+        return kind(settings_cls)
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise SettingsError(f"{file} in the working directory cannot be read: {error}") from error
 
 
 def read_settings(**arguments: Any) -> Settings:

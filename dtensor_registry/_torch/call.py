@@ -13,6 +13,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, TupleStrategy
 
 from dtensor_registry._torch.convert import placements_from_torch
+from dtensor_registry._torch.prices import nbytes_of, topology_of, torch_plans_otherwise
 from dtensor_registry._torch.schema import Argument, OpFacts, facts, input_names
 from dtensor_registry.expansion import Problem, TensorInput, fill_rows
 from dtensor_registry.placements import Placement, ShardingPlaceholder
@@ -120,6 +121,9 @@ def read_call(
             tuple(sources[0].shape),
             tuple(placements_from_torch(spec.placements) for spec in sources),
             _pinned(name, argument, known, rule, executing),
+            nbytes=nbytes_of(sources[0]),
+            divisible=_divisible(sources[0]),
+            priced_by_torch=any(torch_plans_otherwise(spec) for spec in sources),
         )
         for sources, (name, argument) in zip(specs, declared, strict=True)
     )
@@ -131,7 +135,7 @@ def read_call(
         return f"rows have {num_outputs} outputs, this call gives {len(metas)} tensors"
     masked = () if listed else [i for i, meta in enumerate(metas) if meta is None]
     problem = Problem(
-        tuple(mesh.shape),
+        topology_of(mesh),
         fill_rows(rows, num_outputs, inputs, masked),
         num_outputs,
         inputs,
@@ -139,6 +143,11 @@ def read_call(
         rule.allow_uneven_sharding,
     )
     return Call(op, mesh, specs, metas, listed, problem)
+
+
+def _divisible(spec: DTensorSpec) -> bool:
+    meta: Any = spec.tensor_meta
+    return bool(meta.dtype.is_floating_point or meta.dtype.is_complex)
 
 
 def _ties(known: OpFacts, declared: Sequence[tuple[str, Argument]]) -> tuple[tuple[int, int], ...]:

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from dtensor_registry._torch.call import Call, is_concrete, read_call, tensor_specs
 from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry._torch.elements import decide_elements, runs_per_element
-from dtensor_registry._torch.prices import pricer
+from dtensor_registry._torch.prices import asker, pricer
 from dtensor_registry._torch.rule import InstalledRule, TorchRule
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import dispatcher
@@ -115,12 +115,11 @@ def decide(
         if isinstance(rule, TorchRule):
             return None
         raise RuleError(str(op_schema.op), rule.origin.plugin, str(rule.origin), call)
-    price = pricer(call.mesh, call.specs)
     if any(len(sources) > 1 for sources in call.specs):
-        valid = candidates(call.problem, price)
+        valid = candidates(call.problem, pricer(call.mesh, call.specs))
     else:
-        best = cheapest(call.problem, price)
-        valid = () if best is None else (best,)
+        best = cheapest(call.problem, asker(call.specs))
+        valid = () if best is None else (best.candidate,)
     if valid:
         if isinstance(rule, InstalledRule):
             _refuse_choice(call, valid[0], rule)

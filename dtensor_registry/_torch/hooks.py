@@ -113,12 +113,14 @@ class DispatchHooks:
                 return torch_path(op, args, kwargs, *rest)
             except NotImplementedError as error:
                 if not binder.bind_missing(op, args, kwargs):
-                    raise self._no_strategy(op, args, kwargs, error) from error
+                    self._say_more(op, args, kwargs, error)
+                    raise
             except RuntimeError as error:
                 if not waits_for_shapes(error):
                     raise
                 if not binder.bind_unshaped(op, args, kwargs):
-                    raise self._no_strategy(op, args, kwargs, error) from error
+                    self._say_more(op, args, kwargs, error)
+                    raise
             finally:
                 self._thread.depth = depth
         # The cache key of this call was made without the schema info that the op has now:
@@ -138,20 +140,20 @@ class DispatchHooks:
             )
         return executor
 
-    def _no_strategy(
+    def _say_more(
         self,
         op: OpOverload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         error: Exception,
-    ) -> Exception:
-        """Say more of an op without a rule; any other error stays as it is."""
+    ) -> None:
+        """Raise an error that says more of an op without a rule; any other stays as it is."""
         if has_rule(op) or isinstance(error, (NoStrategyError, MixedTensorsError)):
-            return error
+            return
         unshaped = waits_for_shapes(error)
         call = read_arguments(op, args, kwargs, None)
         inputs = ", ".join(
             f"{name}: {tuple(spec.shape)}@({', '.join(map(str, spec.placements))})"
             for (name, _), spec in zip(call.declared, call.specs, strict=True)
         )
-        return NoStrategyError(str(op), inputs, str(tuple(call.mesh.shape)), unshaped)
+        raise NoStrategyError(str(op), inputs, str(tuple(call.mesh.shape)), unshaped) from error

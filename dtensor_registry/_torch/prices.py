@@ -14,7 +14,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from dtensor_registry._torch.convert import placements_from_torch, placements_to_torch
 from dtensor_registry.costs import Topology, needs_torch, price
-from dtensor_registry.expansion import Price
+from dtensor_registry.expansion import Ask, Price
 from dtensor_registry.placements import Placements
 
 
@@ -50,19 +50,42 @@ def pricer(mesh: DeviceMesh, inputs: Sequence[Sequence[DTensorSpec]]) -> Price:
     return price_of
 
 
-def _cost(spec: DTensorSpec, target: Placements, topology: Topology) -> float:
-    source = placements_from_torch(spec.placements)
-    if source == target:
-        return 0.0  # the spec itself is kept, whatever its shard order
-    if needs_torch(source, target) or _torch_plans_otherwise(spec):
-        wanted = DTensorSpec(spec.mesh, placements_to_torch(target), tensor_meta=spec.tensor_meta)
-        return float(redistribute_cost(spec, wanted))
-    meta: Any = spec.tensor_meta
-    return price(source, target, meta.dtype.itemsize * math.prod(meta.shape), topology)
+def asker(inputs: Sequence[Sequence[DTensorSpec]]) -> Ask:
+    """Make what prices the moves that only torch can price, for inputs with one spec each.
+
+    Args:
+        inputs: for each input, its spec.
+    """
+
+    def ask(position: int, target: Placements) -> float:
+        (spec,) = inputs[position]
+        return _torchs_cost(spec, target)
+
+    return ask
 
 
-def _torch_plans_otherwise(spec: DTensorSpec) -> bool:
+def torch_plans_otherwise(spec: DTensorSpec) -> bool:
     """Say whether torch's runtime would not take its greedy plan from here."""
     if _redistribute._FORCE_MIN_COST_REDISTRIBUTION_PLAN:
         return True
     return spec.shard_order is None or not DTensorSpec.is_default_device_order(spec.shard_order)
+
+
+def nbytes_of(spec: DTensorSpec) -> int:
+    """Count the bytes of the whole tensor."""
+    meta: Any = spec.tensor_meta
+    return int(meta.dtype.itemsize * math.prod(meta.shape))
+
+
+def _cost(spec: DTensorSpec, target: Placements, topology: Topology) -> float:
+    source = placements_from_torch(spec.placements)
+    if source == target:
+        return 0.0  # the spec itself is kept, whatever its shard order
+    if needs_torch(source, target) or torch_plans_otherwise(spec):
+        return _torchs_cost(spec, target)
+    return price(source, target, nbytes_of(spec), topology)
+
+
+def _torchs_cost(spec: DTensorSpec, target: Placements) -> float:
+    wanted = DTensorSpec(spec.mesh, placements_to_torch(target), tensor_meta=spec.tensor_meta)
+    return float(redistribute_cost(spec, wanted))

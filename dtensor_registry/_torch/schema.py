@@ -49,6 +49,7 @@ class OpFacts:
         random: whether equal inputs may give unequal outputs.
         view: whether an output shares memory with an input that the op does not write to.
         schema_info: the safe cache key: every non-tensor argument is in it.
+        sizes: arguments that are lists of ints, and may be sizes.
     """
 
     arguments: tuple[Argument, ...]
@@ -57,6 +58,7 @@ class OpFacts:
     random: bool
     view: bool
     schema_info: RuntimeSchemaInfo
+    sizes: tuple[str, ...]
 
     @property
     def beyond_torch(self) -> bool:
@@ -106,6 +108,7 @@ def facts(op: OpOverload) -> OpFacts:
         random=torch.Tag.nondeterministic_seeded in op.tags,
         view=any(alias - mutated for _, alias in outputs),
         schema_info=_safe_key(arguments, schema),
+        sizes=tuple(a.name for a in schema.arguments if _is_int_list(a.type)),
     )
 
 
@@ -149,21 +152,28 @@ def input_names(
     return tuple(found)
 
 
+def _is_int_list(declared: Any) -> bool:
+    # Sizes print as List[int] in some schemas and as List[SymInt] in others.
+    return any(f"List[{kind}]" in str(declared) for kind in ("int", "SymInt"))
+
+
 def _alias(annotated: Any) -> frozenset[str]:
     info = annotated.alias_info
     return frozenset() if info is None else frozenset(info.before_set)
 
 
 def _safe_key(arguments: Sequence[Argument], schema: Any) -> RuntimeSchemaInfo:
-    """Put every non-tensor argument in the cache key; generators cannot be hashed into one."""
-    static = [i for i, a in enumerate(arguments) if not a.tensor and not a.keyword]
+    """Put every non-tensor argument in the cache key; generators cannot be hashed into one.
+
+    The key starts at the first argument, since a number can stand where a tensor is declared.
+    """
     names = [
         a.name
         for a, declared in zip(arguments, schema.arguments, strict=True)
         if a.keyword and "Generator" not in str(declared.type)
     ]
     return RuntimeSchemaInfo(
-        static_argnum=static[0] if static else 100,
+        static_argnum=0,
         static_kwargkey=names or None,
         needs_pytree=any(a.tensor and a.many for a in arguments),
     )

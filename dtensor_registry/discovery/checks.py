@@ -87,14 +87,19 @@ def check_pins(settings: Settings, plugins: Iterable[Plugin]) -> None:
 
 def unknown_names(settings: Settings, plugins: Sequence[Plugin]) -> Iterator[str]:
     """Say which names in lists of the settings nothing answers to, with the nearest that does."""
-    known = sorted({p.name for p in plugins} | {p.distribution for p in plugins})
-    lists = {"disabled": settings.disabled, "allowed": settings.allowed or ()}
+    names = {plugin.name for plugin in plugins}
+    distributions = {plugin.distribution for plugin in plugins}
+    lists: dict[str, tuple[Iterable[str], set[str]]] = {
+        "disabled": (settings.disabled, names | distributions | {p.module for p in plugins}),
+        "allowed": (settings.allowed or (), distributions),
+    }
     if "order" in settings.model_fields_set:
-        lists["order"] = settings.order
-    for field, names in lists.items():
-        for entry in names:
+        lists["order"] = settings.order, names
+    for field, (entries, known) in lists.items():
+        normal = {normal_name(name) for name in known & distributions}
+        for entry in entries:
             name = entry.partition(":")[0]
-            if name in RESERVED or any(p.answers_to(name) for p in plugins):
+            if name in RESERVED or name in known or normal_name(name) in normal:
                 continue
             hint = nearest(name, known)
             yield f"setting {field!r} names {name!r}, which is not installed; {hint}"

@@ -1,28 +1,33 @@
 """From rows on one mesh dim to one choice for the whole mesh."""
 
-from dtensor_registry.expansion.enumeration import Price, candidates, cheapest, objections
-from dtensor_registry.expansion.problem import (
-    Candidate,
-    Problem,
-    Row,
-    TensorInput,
-    fill_rows,
-    mixed_partial,
-    objection,
-    unshardable,
+from dtensor_registry.expansion.choice import Choice
+from dtensor_registry.expansion.enumeration import (
+    Price,
+    candidates,
+    cheapest_exhaustive,
+    objections,
 )
+from dtensor_registry.expansion.moves import Ask
+from dtensor_registry.expansion.problem import Candidate, Problem, Row, TensorInput
+from dtensor_registry.expansion.rows import fill_rows, shard_kinds
+from dtensor_registry.expansion.search import cheapest
+from dtensor_registry.expansion.validity import mixed_partial, objection, unshardable
 
 __all__ = [
+    "Ask",
     "Candidate",
+    "Choice",
     "Price",
     "Problem",
     "Row",
     "TensorInput",
     "candidates",
     "cheapest",
+    "cheapest_exhaustive",
     "fill_rows",
     "mixed_partial",
     "objection",
     "objections",
+    "shard_kinds",
     "unshardable",
 ]

@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from dtensor_registry.expansion.problem import Candidate, Problem, objection
+from dtensor_registry.expansion.problem import Candidate, Problem, combine, show_combination
+from dtensor_registry.expansion.validity import objection
 from dtensor_registry.placements import Placements
 
 Price: TypeAlias = Callable[[int, Placements], tuple[float, ...]]
@@ -34,20 +35,30 @@ def candidates(problem: Problem, price: Price) -> tuple[Candidate, ...]:
     )
 
 
-def objections(problem: Problem) -> tuple[str, ...]:
-    """Say, for each combination that is not valid, which rows it takes and why it is not."""
-    return tuple(
-        f"{_show(outputs, inputs)}: {reason}"
+def objections(problem: Problem, at_most: int | None = None) -> tuple[str, ...]:
+    """Say, for each combination that is not valid, which rows it takes and why it is not.
+
+    Args:
+        problem: rows, inputs and mesh.
+        at_most: stop after so many; there can be `len(rows) ** len(mesh_shape)`.
+    """
+    found = (
+        f"{show_combination(outputs, inputs)}: {reason}"
         for _, outputs, inputs in _combinations(problem)
         if (reason := objection(problem, outputs, inputs)) is not None
     )
+    return tuple(itertools.islice(found, at_most))
 
 
-def cheapest(problem: Problem, price: Price) -> Candidate | None:
-    """Pick the candidate of least cost.
+def cheapest_exhaustive(problem: Problem, price: Price) -> Candidate | None:
+    """Pick the candidate of least cost by looking at all of them.
 
     Among equals, inputs that stay as they are come first, then the order of rows: the same
     choice on every rank.
+
+    Args:
+        problem: rows, inputs and mesh.
+        price: what bringing an input to a placement costs.
 
     Returns:
         The choice, or None when no combination is valid.
@@ -65,12 +76,4 @@ def _combinations(
 ) -> Iterator[tuple[tuple[int, ...], tuple[Placements | None, ...], tuple[Placements, ...]]]:
     count = len(problem.rows)
     for rows in itertools.product(range(count), repeat=len(problem.mesh_shape)):
-        tensors = tuple(zip(*(problem.rows[index] for index in rows), strict=True))
-        outputs = tuple(
-            None if None in tensor else tensor for tensor in tensors[: problem.num_outputs]
-        )
-        yield rows, outputs, tensors[problem.num_outputs :]
-
-
-def _show(outputs: tuple[Placements | None, ...], inputs: tuple[Placements, ...]) -> str:
-    return str(Candidate((), outputs, inputs, ())).rpartition("  ")[0]
+        yield (rows, *combine(problem, rows))

@@ -1,0 +1,215 @@
+"""One call on DTensors, forward and backward, compared with the run on whole tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+
+from dtensor_registry._torch.audit import audit
+from dtensor_registry._torch.checking.local_ranks import of_pieces, on_every_rank, plainly
+from dtensor_registry._torch.checking.starts import Start
+from dtensor_registry._torch.convert import placements_from_torch
+from dtensor_registry.errors import RegistryError, RuleError
+from dtensor_registry.placements import REPLICATE, Partial, StridedShard
+from dtensor_registry.verification import WholeRun, draw
+from dtensor_registry.verification.backward import gradients
+from dtensor_registry.verification.compare import relative_tolerance
+from dtensor_registry.verification.pieces import is_inexact
+from dtensor_registry.verification.rebuild import rebuild_difference, slot_difference
+from dtensor_registry.verification.truth import said
+from dtensor_registry.verification.wholerun import fill, outputs_of
+
+_REFUSALS = (
+    "in-place operations that require placement changes",
+    "not supported yet",  # a redistribution, of a pinned argument for example
+    "is unsupported",
+    "unhashable type",  # a complex number in the cache key
+)
+"""What torch says when it refuses a call that has a rule, or cannot move a tensor so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call on whole tensors, and its gradients.
+
+    Attributes:
+        whole: the call.
+        upstream: a gradient for each output that can have one.
+        gradients: what they are for each input; None for a call without gradients.
+        relative: tolerance, see `relative_tolerance`.
+    """
+
+    whole: WholeRun
+    upstream: tuple[torch.Tensor | None, ...]
+    gradients: tuple[Any, ...] | None
+    relative: float
+
+
+Outcome: TypeAlias = Literal["right", "wrong", "refused", "crash on empty"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What became of one call: in one word, and what was seen."""
+
+    outcome: Outcome
+    told: str = ""
+
+
+def wanted_of(whole: WholeRun, seed: int) -> Wanted:
+    """Run a call's backward on whole tensors, if it has one."""
+    upstream = tuple(
+        draw(value.shape, value.dtype, seed * 100 + 71 + index)
+        if isinstance(value, torch.Tensor) and is_inexact(value)
+        else None
+        for index, value in enumerate(whole.outputs)
+    )
+    tensors = (*whole.inputs, *whole.tensor_outputs)
+    relative = relative_tolerance(tensors, max((t.numel() for t in tensors), default=1))
+    pulled = None
+    if not whole.mutated and any(is_inexact(tensor) for tensor in whole.inputs):
+        try:
+            pulled = tuple(gradients(whole, whole.inputs, lambda index, _: upstream[index]))
+        except (RuntimeError, NotImplementedError):
+            pulled = None  # the op has no gradient
+    return Wanted(whole, upstream, pulled, relative)
+
+
+def compare_call(wanted: Wanted, start: Start, mesh: DeviceMesh, seed: int) -> Seen:
+    """Make one call on a simulated mesh, with the inputs placed as `start` says."""
+    whole = wanted.whole
+    try:
+        pieces = _pieces(whole, start, mesh, seed)
+    except (NotImplementedError, RuntimeError):
+        return Seen("refused", "the inputs cannot be placed like this")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of redistributions that cost something
+            told = _forward(wanted, pieces, start, mesh) or _backward(wanted, start, mesh, seed)
+    except Exception as error:
+        if is_refusal(error):
+            return Seen("refused", said(error))
+        lacking = any(
+            not piece.numel() and tensor.numel()
+            for given, tensor in zip(pieces, whole.inputs, strict=True)
+            for piece in given
+        )
+        return Seen("crash on empty" if lacking else "wrong", f"it raises {said(error)}")
+    return Seen("right") if told is None else Seen("wrong", told)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Say whether an error names a reason for which a call cannot be made, and is no fault."""
+    seen: BaseException | None = error
+    while seen is not None:  # torch makes a RuntimeError of what is raised while it decides
+        if isinstance(seen, RegistryError):
+            return not isinstance(seen, RuleError)
+        if isinstance(seen, NotImplementedError):
+            return True
+        seen = seen.__cause__
+    return any(words in str(error) for words in _REFUSALS)
+
+
+def chosen(whole: WholeRun, start: Start, mesh: DeviceMesh, seed: int) -> str:
+    """Make a call once more, to see what the expansion chooses: `outputs <- inputs`."""
+    given = _placed(whole, _pieces(whole, start, mesh, seed), start, mesh)
+    args, kwargs = fill(whole.args, whole.kwargs, given)
+    try:
+        with audit() as record, torch.no_grad():
+            whole.op(*args, **kwargs)
+    except Exception:
+        return "nothing that runs"
+    rows = (row for row in record.rows if row.op == str(whole.op))
+    return next((" | ".join(islice(row.placements, 3)) for row in rows), "nothing")
+
+
+def _pieces(
+    whole: WholeRun, start: Start, mesh: DeviceMesh, seed: int
+) -> list[list[torch.Tensor]]:
+    with plainly():
+        return [
+            whole.pieces(at, column, tuple(mesh.shape), seed) for at, column in enumerate(start)
+        ]
+
+
+def _placed(
+    whole: WholeRun, pieces: Sequence[Sequence[torch.Tensor]], start: Start, mesh: DeviceMesh
+) -> list[DTensor]:
+    return [
+        of_pieces(held, tensor, column, mesh)
+        for held, tensor, column in zip(pieces, whole.inputs, start, strict=True)
+    ]
+
+
+def _forward(
+    wanted: Wanted, pieces: Sequence[Sequence[torch.Tensor]], start: Start, mesh: DeviceMesh
+) -> str | None:
+    """Say what of the outputs, or of what is written to, differs from the whole run."""
+    whole = wanted.whole
+    given = _placed(whole, pieces, start, mesh)
+    args, kwargs = fill(whole.args, whole.kwargs, given)
+    with torch.no_grad():
+        outputs = outputs_of(whole.op(*args, **kwargs))
+    if len(outputs) != len(whole.outputs):
+        return f"it returns {len(outputs)} outputs, the whole run {len(whole.outputs)}"
+    for index, (got, want) in enumerate(zip(outputs, whole.outputs, strict=True)):
+        told = _differs(got, want, wanted.relative, mesh)
+        if told is not None:
+            return f"output {index}{told}"
+    for position, want in whole.mutated.items():
+        told = _differs(given[position], want, wanted.relative, mesh)
+        if told is not None:
+            return f"input {position}, which the op writes to,{told}"
+    return None
+
+
+def _backward(wanted: Wanted, start: Start, mesh: DeviceMesh, seed: int) -> str | None:
+    """Say which gradient differs from that of the whole run."""
+    if wanted.gradients is None:
+        return None
+    whole = wanted.whole
+    given = _placed(whole, _pieces(whole, start, mesh, seed), start, mesh)
+    everywhere = (REPLICATE,) * mesh.ndim
+
+    def upstream(index: int, _: torch.Tensor) -> torch.Tensor | None:
+        value = wanted.upstream[index]
+        return None if value is None else of_pieces([value] * mesh.size(), value, everywhere, mesh)
+
+    try:
+        found = gradients(whole, given, upstream)
+    except (RuntimeError, NotImplementedError) as error:
+        if is_refusal(error):
+            return None  # the forward op is right; its backward is another op, without a rule
+        raise
+    for position, (got, want) in enumerate(zip(found, wanted.gradients, strict=True)):
+        told = None if want is None else _differs(got, want, wanted.relative, mesh)
+        if told is not None:
+            return f"the gradient of input {position}{told}"
+    return None
+
+
+def _differs(got: Any, want: Any, relative: float, mesh: DeviceMesh) -> str | None:
+    if not isinstance(want, torch.Tensor):
+        gap = slot_difference(got, want, relative)
+        return None if gap is None else f" {gap}"
+    if not isinstance(got, DTensor):
+        return f" is a {type(got).__name__}, no DTensor"
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f" is {got.dtype} {tuple(got.shape)}, whole run {want.dtype} {tuple(want.shape)}"
+    placements = placements_from_torch(got.placements)
+    native = any(isinstance(p, Partial) and p.native is not None for p in placements)
+    if native or any(isinstance(p, StridedShard) for p in placements):
+        placements = (REPLICATE,) * mesh.ndim
+        held = on_every_rank(got.full_tensor())
+    else:
+        held = on_every_rank(got)
+    with plainly():
+        found = rebuild_difference(held, want, placements, tuple(mesh.shape), relative)
+    return None if found is None else f"{found[0]} {found[1]}"

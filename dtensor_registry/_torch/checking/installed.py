@@ -1,0 +1,116 @@
+"""Check what really happens: an op on DTensors, by the choice that the expansion makes.
+
+`check` judges rows one by one; here the whole machine runs, as it does in a program: torch's
+dispatch, the expansion over all mesh dims, redistribution, the local op, and autograd. Only
+the ranks are simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from torch._ops import OpOverload
+
+from dtensor_registry._torch.audit import owner
+from dtensor_registry._torch.checking.dispatched import (
+    Wanted,
+    chosen,
+    compare_call,
+    wanted_of,
+)
+from dtensor_registry._torch.checking.local_ranks import simulated_mesh
+from dtensor_registry._torch.checking.starts import input_rows, show_start, starts
+from dtensor_registry.rules import Rule
+from dtensor_registry.verification import Finding, Report, Sample, run_whole
+from dtensor_registry.verification.findings import Kind
+from dtensor_registry.verification.inputs import sample_of
+from dtensor_registry.verification.isolation import Note, silent
+from dtensor_registry.verification.wholerun import is_deterministic
+
+MESHES: tuple[tuple[int, ...], ...] = ((2,), (4,), (2, 2))
+
+
+def check_installed(
+    op: OpOverload,
+    samples: Iterable[Any],
+    mesh_shapes: Sequence[tuple[int, ...]] = MESHES,
+    *,
+    rule: Rule | None = None,
+    draws: int = 3,
+    seed: int = 0,
+    note: Note = silent,
+) -> Report:
+    """Run an op on DTensors of all kinds of placements, and compare with the run on whole tensors.
+
+    Whatever is in force decides: an installation, this process's own rules, or torch alone.
+    A call that is refused with a reason is no fault.
+
+    Args:
+        op: the overload.
+        samples: calls `(args, kwargs)` with plain tensors.
+        mesh_shapes: meshes to run on; their ranks are simulated.
+        rule: inputs also come as the rows of this rule say, so that each row gets its turn.
+        draws: how many drawn placements of the inputs to try for each call and mesh.
+        seed: of what is drawn.
+        note: is told what is about to be tried.
+
+    Returns:
+        A report whose errors are of kind `dispatch`; `sound` lists the starts that were right.
+
+    Raises:
+        InstallError: if this process is part of a process group.
+        TypeError: if a sample is no pair of arguments and keyword arguments.
+    """
+    calls = [
+        (sample, wanted, input_rows(rule, op, sample) if rule is not None else [])
+        for sample in map(sample_of, samples)
+        for wanted in _wanted(op, sample, seed)
+    ]
+    found: dict[str, Finding] = {}
+    right: dict[str, None] = {}
+    tried = refused = 0
+    reason = "no sample runs"
+    for shape in mesh_shapes:
+        ranks = "x".join(map(str, shape))
+        with simulated_mesh(*shape) as mesh:
+            for sample, wanted, rows in calls:
+                for start in starts(wanted.whole, rows, shape, draws, seed):
+                    about = f"inputs {show_start(start)} on {ranks} ranks"
+                    note(f"through DTensor, {about}: {sample}")
+                    seen = compare_call(wanted, start, mesh, seed)
+                    tried += 1
+                    if seen.outcome == "right":
+                        right[about] = None
+                    elif seen.outcome == "refused":
+                        refused, reason = refused + 1, seen.told
+                    elif _gist(seen.told) not in found:
+                        kind: Kind = "dispatch" if seen.outcome == "wrong" else "crash on empty"
+                        choice = chosen(wanted.whole, start, mesh, seed)
+                        told = f"{seen.told}; it chose {choice}"
+                        found[_gist(seen.told)] = Finding(kind, told, about, str(sample))
+    if tried == refused:
+        found["untested"] = Finding("untested", f"nothing ran through DTensor: {reason}")
+    return Report(
+        str(op),
+        owner(op),
+        "as installed",
+        tuple(found.values()),
+        tuple(right),
+        len(calls),
+        tried,
+    )
+
+
+def _wanted(op: OpOverload, sample: Sample, seed: int) -> Iterator[Wanted]:
+    try:
+        whole = run_whole(op, sample.args, sample.kwargs)
+        if whole.inputs and is_deterministic(whole):
+            yield wanted_of(whole, seed)
+    except Exception:
+        return  # that an op refuses a sample is told by `check`
+
+
+def _gist(told: str) -> str:
+    """What makes two faults one: what differs, but not where and by how much."""
+    return told.split(" at [")[0][:60]

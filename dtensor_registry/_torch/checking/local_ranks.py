@@ -1,0 +1,77 @@
+"""A device mesh whose ranks all live in this process, and DTensors of given pieces on it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+
+import torch
+import torch.distributed as dist
+from torch.distributed._local_tensor import LocalTensor, LocalTensorMode, local_tensor_mode
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from dtensor_registry._torch.convert import placements_to_torch
+from dtensor_registry.errors import InstallError
+from dtensor_registry.placements import Placements
+
+
+@contextmanager
+def simulated_mesh(*shape: int) -> Iterator[DeviceMesh]:
+    """Make a mesh of ranks that run one after the other in this process.
+
+    Inside, a tensor is a `LocalTensor`, with a value for each rank, and collectives are
+    computed. No network, no processes.
+
+    Raises:
+        InstallError: if this process is part of a process group already.
+    """
+    if dist.is_initialized():
+        raise InstallError(
+            "a simulated mesh needs a process without a process group, and this one has one.\n"
+            "  Call torch.distributed.destroy_process_group() first, or use another process."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of its fake process group
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=prod(shape))
+    try:
+        with LocalTensorMode(prod(shape)):
+            yield init_device_mesh("cpu", shape)
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Compute with plain tensors for a while, on a simulated mesh or not."""
+    mode = local_tensor_mode()
+    if mode is None:
+        yield
+    else:
+        with mode.disable():
+            yield
+
+
+def of_pieces(
+    pieces: Sequence[torch.Tensor], whole: torch.Tensor, placements: Placements, mesh: DeviceMesh
+) -> DTensor:
+    """Make the DTensor of which each rank holds a given piece."""
+    return DTensor.from_local(
+        LocalTensor(dict(enumerate(pieces))),
+        mesh,
+        placements_to_torch(placements),
+        run_check=False,
+        shape=whole.shape,
+        stride=whole.stride(),
+    )
+
+
+def on_every_rank(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """List what each rank holds of a tensor, DTensor or local."""
+    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    if isinstance(local, LocalTensor):
+        return [local._local_tensors[rank] for rank in sorted(local._local_tensors)]
+    return [local]

@@ -1,0 +1,191 @@
+"""Calls of torch's own ops, taken from the database that torch tests itself with (OpInfo).
+
+The database knows functions such as `torch.nn.functional.silu`; what it says of an overload
+is found by running its samples and writing down every call that the overload receives, in
+the forward and in the backward pass.
+
+It is private and heavy (about 4 s to import), so nothing here is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from dtensor_registry.errors import RegistryError
+from dtensor_registry.rules import tensor_inputs
+from dtensor_registry.verification import Sample
+
+NAMESPACES = ("aten", "prims")
+"""Whose ops the database is about."""
+
+LARGEST = 4096
+"""Elements that a tensor of a sample may have: more takes longer and shows no more."""
+
+_MOST = 40
+"""Samples that are run of one entry and dtype."""
+
+_DTYPES = (torch.float64, torch.float32, torch.complex128, torch.int64, torch.bool)
+
+
+class MissingOpInfoError(RegistryError):
+    """torch's database of sample inputs cannot be imported here."""
+
+    def __init__(self, cause: ImportError) -> None:
+        self.package = cause.name
+        super().__init__(
+            f"torch's sample inputs (OpInfo) cannot be imported: {cause}\n"
+            "  Install what they need:  pip install 'dtensor-registry[testing]'"
+        )
+
+
+def opinfo_calls(op: OpOverload) -> list[Sample]:
+    """List the calls of an overload that the database leads to; empty if it knows none.
+
+    Raises:
+        MissingOpInfoError: if the database cannot be imported; names what to install.
+    """
+    if op.namespace not in NAMESPACES:
+        return []
+    base = _base(op)
+    found: dict[str, Sample] = {}
+    for index in _entries().get(base, ()):
+        for sample in _captured(index).get(op, ()):
+            found.setdefault(f"{sample} {[t.stride() for t in sample.inputs]}", sample)
+    return list(found.values())
+
+
+def _base(op: OpOverload) -> str:
+    """Name the function that an op is the in-place, foreach or backward form of.
+
+    >>> _base(torch.ops.aten.silu_backward.default), _base(torch.ops.aten.add_.Tensor)
+    ('silu', 'add')
+    """
+    name = op._schema.name.rpartition("::")[2]
+    return name.removesuffix("_").removesuffix("_backward").removeprefix("_foreach_").strip("_")
+
+
+@lru_cache(maxsize=1)
+def _database() -> Sequence[Any]:
+    try:
+        from torch.testing._internal.common_methods_invocations import op_db
+    except ImportError as error:
+        raise MissingOpInfoError(error) from error
+    return tuple(op_db)
+
+
+@lru_cache(maxsize=1)
+def _entries() -> dict[str, list[int]]:
+    """For each name that an aten op may have, the entries of the database that may call it."""
+    found: dict[str, list[int]] = {}
+    for index, entry in enumerate(_database()):
+        names = {entry.name, entry.aten_name, entry.aten_backward_name, *map(str, entry.aliases)}
+        spelt = {part for name in names if name for part in (*_spellings(name),)}
+        for name in spelt:
+            found.setdefault(name, []).append(index)
+    return found
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """`special.i0e` is `special_i0e` in aten, and `nn.functional.relu` is `relu`."""
+    for spelt in (name, name.replace(".", "_"), name.rpartition(".")[2]):
+        yield spelt.removesuffix("_backward").strip("_")
+
+
+@lru_cache(maxsize=32)
+def _captured(index: int) -> dict[OpOverload, list[Sample]]:
+    """Run the samples of one entry; return what each overload was called with."""
+    entry = _database()[index]
+    recorder = _Recorder(entry.name)
+    for dtype in _dtypes(entry):
+        differentiable = dtype.is_floating_point and entry.supports_autograd
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of sample functions and deprecated ops
+            for sample in islice(_samples(entry, dtype, differentiable), _MOST):
+                for run in (_composite, _forward, _backward):
+                    if run is _backward and not differentiable:
+                        continue
+                    try:
+                        with torch.random.fork_rng(devices=[]):
+                            run(entry.op, sample, recorder)
+                    except Exception:  # noqa: S112 - a sample that does not run is no sample
+                        continue
+    return recorder.calls
+
+
+def _dtypes(entry: Any) -> list[torch.dtype]:
+    known = entry.supported_dtypes("cpu")
+    return [dtype for dtype in _DTYPES if dtype in known][:3]
+
+
+def _samples(entry: Any, dtype: torch.dtype, requires_grad: bool) -> Iterator[Any]:
+    """Yield samples until one cannot be made; they are the same in every process."""
+    state = torch.random.get_rng_state()
+    torch.manual_seed(0)
+    try:
+        yield from entry.sample_inputs("cpu", dtype, requires_grad=requires_grad)
+    except Exception:
+        return  # an entry that cannot make its samples here has none
+    finally:
+        torch.random.set_rng_state(state)
+
+
+def _composite(op: Callable[..., Any], sample: Any, recorder: _Recorder) -> None:
+    """Composite ops reach a mode whole only in inference mode."""
+    with torch.inference_mode(), recorder:
+        op(_fresh(sample.input), *_fresh(sample.args), **_fresh(sample.kwargs))
+
+
+def _forward(op: Callable[..., Any], sample: Any, recorder: _Recorder) -> None:
+    with torch.no_grad(), recorder:
+        op(_fresh(sample.input), *_fresh(sample.args), **_fresh(sample.kwargs))
+
+
+def _backward(op: Callable[..., Any], sample: Any, recorder: _Recorder) -> None:
+    outputs = tree_leaves(op(sample.input, *sample.args, **sample.kwargs))
+    live = [out for out in outputs if isinstance(out, torch.Tensor) and out.requires_grad]
+    ones = [
+        torch.linspace(0.5, 1.5, out.numel(), dtype=out.dtype).reshape(out.shape) for out in live
+    ]
+    with recorder:
+        torch.autograd.backward(live, ones)
+
+
+def _fresh(values: Any) -> Any:
+    return tree_map(lambda v: v.detach().clone() if isinstance(v, torch.Tensor) else v, values)
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Writes down every call of an aten or prims op on small plain tensors."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.origin = f"OpInfo {origin!r}"
+        self.calls: dict[OpOverload, list[Sample]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, OpOverload) and _is_plain(tensor_inputs(args, kwargs)):
+            taken = Sample(_fresh(args), _fresh(kwargs), self.origin)
+            self.calls.setdefault(func, []).append(taken)
+        return func(*args, **kwargs)
+
+
+def _is_plain(tensors: Sequence[Any]) -> bool:
+    return bool(tensors) and all(
+        tensor.layout == torch.strided
+        and tensor.device.type == "cpu"
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and tensor.numel() <= LARGEST
+        for tensor in tensors
+    )

@@ -1,0 +1,105 @@
+"""How the inputs of a call on DTensors may come: as rows say, in part, and at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import torch
+
+from dtensor_registry.placements import (
+    REPLICATE,
+    Partial,
+    Placement,
+    Placements,
+    Shard,
+    StridedShard,
+    show_placements,
+)
+from dtensor_registry.rules import Rule
+from dtensor_registry.verification import Sample, WholeRun
+from dtensor_registry.verification.behaviour import ask
+from dtensor_registry.verification.pieces import is_inexact
+from dtensor_registry.verification.static import plain, problem
+
+Start: TypeAlias = tuple[Placements, ...]
+"""For each input, its placements over the mesh dims."""
+
+
+def input_rows(rule: Rule, op: Any, sample: Sample) -> list[list[Placement]]:
+    """List the placements of the inputs in each row that a rule offers, if it is a row."""
+    ranks = [tensor.dim() for tensor in sample.inputs]
+    rows: list[list[Placement]] = []
+    for row in ask(rule, op, sample).rows:
+        if isinstance(row, (list, tuple)) and len(row) >= len(ranks):
+            inputs = [plain(entry) for entry in row[len(row) - len(ranks) :]]
+            if problem(inputs, 0, ranks) is None:
+                rows.append([p for p in inputs if p is not None])
+    return rows
+
+
+def starts(
+    whole: WholeRun,
+    rows: Sequence[Sequence[Placement]],
+    mesh: Sequence[int],
+    draws: int,
+    seed: int,
+) -> Iterator[Start]:
+    """List ways in which the inputs of a call may come, each once.
+
+    Args:
+        whole: the call.
+        rows: placements of the inputs on one mesh dim; each is used on the first one.
+        mesh: ranks per mesh dim.
+        draws: how many more ways to draw.
+        seed: of what is drawn.
+    """
+    dice = random.Random(seed)
+    choices = [_choices(tensor) for tensor in whole.inputs]
+
+    def drawn() -> list[Placement]:
+        return [dice.choice(choice) for choice in choices]
+
+    ways = [[list(row), *(list(dice.choice([*rows, drawn()])) for _ in mesh[1:])] for row in rows]
+    ways += [[drawn() for _ in mesh] for _ in range(draws)]
+    seen: set[Start] = set()
+    for way in ways:
+        start = tuple(_of_one_kind(column) for column in zip(*way, strict=True))
+        if start not in seen and _can_be_handed_out(whole, start):
+            seen.add(start)
+            yield start
+
+
+def show_start(start: Start) -> str:
+    """Print a start, one tensor per `;`.
+
+    >>> show_start(((Shard(0), REPLICATE), (REPLICATE, REPLICATE)))
+    'S(0), R; R, R'
+    """
+    return "; ".join(show_placements(column) for column in start)
+
+
+def _choices(tensor: torch.Tensor) -> list[Placement]:
+    choices: list[Placement] = [REPLICATE, *map(Shard, range(tensor.dim()))]
+    if tensor.dtype != torch.bool:
+        choices += [Partial("sum"), *([Partial("avg")] if is_inexact(tensor) else [])]
+    return choices
+
+
+def _of_one_kind(column: Sequence[Placement]) -> Placements:
+    """A tensor cannot be partial in two ways: keep the first kind."""
+    kinds = [placement for placement in column if isinstance(placement, Partial)]
+    return tuple(kinds[0] if isinstance(p, Partial) else p for p in column)
+
+
+def _can_be_handed_out(whole: WholeRun, start: Start) -> bool:
+    for column, tensor in zip(start, whole.inputs, strict=True):
+        for placement in column:
+            if isinstance(placement, StridedShard):
+                return False
+            if isinstance(placement, Partial) and placement.native is not None:
+                return False
+            if isinstance(placement, Shard) and not tensor.shape[placement.tensor_dim]:
+                return False
+    return True

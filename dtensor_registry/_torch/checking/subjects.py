@@ -1,0 +1,189 @@
+"""What there is to verify: every rule that a plugin has for an op, and torch's own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from dtensor_registry._torch.catalog import SINGLE_DIM, TorchCatalog, find_op
+from dtensor_registry._torch.checking.torch_rules import torch_rule, torch_schema_info
+from dtensor_registry._torch.entries import single_dim_entry
+from dtensor_registry._torch.loan import Entry
+from dtensor_registry._torch.tables import LEDGER, propagator
+from dtensor_registry.discovery import Contribution, Discovery, discover
+from dtensor_registry.discovery.values import same_distribution
+from dtensor_registry.errors import InstallError, SettingsError
+from dtensor_registry.resolution import Resolution, resolve
+from dtensor_registry.rules import Rule
+from dtensor_registry.settings import TORCH, Settings, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One rule for one op.
+
+    Attributes:
+        name: the op, as messages write it.
+        plugin: who contributes the rule; `torch` for torch's own.
+        owner: distribution, version and place of the rule.
+        op: the overload; None while it does not exist.
+        rule: what is asked for rows; None if `problem` says why it cannot be.
+        entry: what torch's tables hold while the rule is in force; None for torch's own.
+        schema_info: what is in torch's cache key; None: everything.
+        allow_uneven_sharding: as the author said.
+        samples: the author's, or None.
+        problem: why there is nothing to ask, empty otherwise.
+    """
+
+    name: str
+    plugin: str
+    owner: str
+    op: OpOverload | None = None
+    rule: Rule | None = None
+    entry: Entry | None = None
+    schema_info: Any = None
+    allow_uneven_sharding: bool = False
+    samples: Callable[[], Iterable[Any]] | None = None
+    problem: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells a subject from others: two plugins may have rules for one op."""
+        return self.plugin, self.name
+
+
+def find_subjects(settings: Settings, patterns: Sequence[str] = ()) -> list[Subject]:
+    """Find the rules that patterns name, sorted by plugin and op.
+
+    Args:
+        settings: who takes part; what is switched off or shadowed is verified nevertheless, if
+            its plugin is loaded.
+        patterns: each a plugin or distribution, a glob of ops or of packets, or
+            `plugin:op-glob`; `torch` names torch's own rules. None: all rules of all plugins.
+
+    Raises:
+        SettingsError: for a pattern that names nothing.
+        RegistryError: whatever `discover` raises.
+    """
+    discovery = discover(settings)
+    wanted = [_read_pattern(pattern, discovery) for pattern in patterns] or [_Pattern()]
+    subjects = list(_of_plugins(discovery, settings))
+    if any(pattern.plugin == TORCH for pattern in wanted):
+        subjects += _of_torch()
+    found: dict[tuple[str, str], Subject] = {}
+    for pattern in wanted:
+        matching = [subject for subject in subjects if pattern.matches(subject)]
+        if not matching and pattern != _Pattern():
+            names = [subject.name for subject in subjects]
+            raise SettingsError(
+                f"nobody has a rule for {pattern}; {nearest(pattern.glob, names[:5000])}"
+                if len(names) < 20
+                else f"nobody has a rule for an op that matches {str(pattern)!r}.\n"
+                "  List all that plugins have rules for:  dtensor-registry ops"
+            )
+        found.update((subject.key, subject) for subject in matching)
+    return [found[key] for key in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """Whose rules are meant, and for which ops."""
+
+    plugin: str = ""
+    distribution: str = ""
+    glob: str = "*"
+
+    def matches(self, subject: Subject) -> bool:
+        if self.plugin and subject.plugin != self.plugin:
+            return False
+        packet = ".".join(subject.name.split(".")[:2])
+        return fnmatchcase(subject.name, self.glob) or fnmatchcase(packet, self.glob)
+
+    def __str__(self) -> str:
+        return f"{self.plugin}:{self.glob}" if self.plugin else self.glob
+
+
+def _read_pattern(text: str, discovery: Discovery) -> _Pattern:
+    name, _, glob = text.replace("::", ".").partition(":")
+    if name == TORCH:
+        return _Pattern(TORCH, glob=glob or "*")
+    for plugin in discovery.plugins:
+        if plugin.answers_to(name):
+            if plugin.state != "active":
+                raise SettingsError(f"{plugin} is {plugin.state}: {plugin.reason}")
+            return _Pattern(plugin.name, glob=glob or "*")
+    if glob or "." not in name:
+        known = [*(p.name for p in discovery.plugins), TORCH]
+        raise SettingsError(
+            f"{name!r} is neither a plugin nor a glob of ops; {nearest(name, known)}"
+        )
+    return _Pattern(glob=name)
+
+
+def _of_plugins(discovery: Discovery, settings: Settings) -> Iterator[Subject]:
+    # Conflicts are the business of `install`; only `like` needs to know who wins.
+    lenient = settings.model_copy(update={"on_conflict": "skip"})
+    catalog = TorchCatalog()
+    resolution = resolve(discovery, lenient, catalog)
+    for contribution in discovery.contributions:
+        overloads = catalog.overloads(contribution.op)
+        if not overloads:
+            yield Subject(
+                contribution.op,
+                contribution.origin.plugin,
+                str(contribution.origin),
+                problem="the op does not exist: its library is not imported, or torch lacks it",
+            )
+        for name in overloads:
+            if name == contribution.op or not _named(discovery, contribution, name):
+                yield _of_contribution(name, contribution, resolution)
+
+
+def _named(discovery: Discovery, packet: Contribution, name: str) -> bool:
+    """Say whether the plugin that claims a packet claims one of its overloads by name, too."""
+    return any(
+        other.op == name and other.origin.plugin == packet.origin.plugin
+        for other in discovery.contributions
+    )
+
+
+def _of_contribution(name: str, contribution: Contribution, resolution: Resolution) -> Subject:
+    op = find_op(name)
+    assert op is not None, f"{name} was listed as existing"
+    strategy = contribution.strategy
+    owner = (name, contribution.origin.plugin, str(contribution.origin))
+    try:
+        entry = single_dim_entry(op, contribution, resolution)
+    except InstallError as error:
+        return Subject(*owner, op, problem=str(error))
+    return Subject(
+        *owner,
+        op,
+        entry.rule.func.rule,  # as `like` was followed
+        entry,
+        strategy.schema_info,
+        strategy.allow_uneven_sharding,
+        strategy.samples,
+    )
+
+
+def _of_torch() -> Iterator[Subject]:
+    """torch's own rules on one mesh dim, whatever the host has written over them."""
+    owner = f"torch {torch.__version__}"
+    for op in list(getattr(propagator(), SINGLE_DIM)):
+        info = LEDGER.original(SINGLE_DIM, op)
+        if info is not None:
+            yield Subject(
+                str(op),
+                TORCH,
+                owner,
+                op,
+                torch_rule(op, info.func),
+                schema_info=torch_schema_info(op),
+                allow_uneven_sharding=info.allow_uneven_sharding,
+            )

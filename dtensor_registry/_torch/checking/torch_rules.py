@@ -1,0 +1,61 @@
+"""torch's own rules, asked as a plugin's rule is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.distributed.tensor._dtensor_spec import TensorMeta
+from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+
+from dtensor_registry._torch.checking.derived import element_of
+from dtensor_registry._torch.convert import row_from_rule
+from dtensor_registry._torch.tables import LEDGER
+from dtensor_registry.rules import Rule, is_tensor
+
+_PER_ELEMENT = ("aten._foreach_", "aten._amp_foreach_", "aten._fused_")
+
+
+def torch_rule(op: OpOverload, func: Any) -> Rule:
+    """Wrap one of torch's rules: metadata of torch's own class go in, our placements come out.
+
+    A rule for lists is asked for one element of each, as torch asks it.
+    """
+    element = element_of(op) or op
+    per_element = str(op).startswith(_PER_ELEMENT)
+    returns = len(op._schema.returns)
+
+    def rule(_: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        args = tuple(_as_torch(value, per_element) for value in args)
+        kwargs = {name: _as_torch(value, per_element) for name, value in kwargs.items()}
+        rows: list[Any] = [list(row_from_rule(row)) for row in func(element, args, kwargs)]
+        if per_element and not returns and element is not op:
+            return [row[1:] for row in rows]  # the list form writes, and returns nothing
+        return rows
+
+    rule.__qualname__ = getattr(func, "__qualname__", str(func))
+    rule.__module__ = getattr(func, "__module__", "torch")
+    return rule
+
+
+def torch_schema_info(op: OpOverload) -> RuntimeSchemaInfo:
+    """What torch puts in its cache key for an op, by its own tables; mostly that is nothing."""
+    for table in ("op_to_schema_info", "op_to_schema_info_for_single_dim_strategy"):
+        info = LEDGER.original(table, op)
+        if info is not None:
+            assert isinstance(info, RuntimeSchemaInfo)
+            return info
+    return RuntimeSchemaInfo()
+
+
+def _as_torch(value: Any, per_element: bool) -> Any:
+    if is_tensor(value):
+        return TensorMeta(torch.Size(value.shape), tuple(value.stride), value.dtype)
+    if isinstance(value, (list, tuple)):
+        items = [_as_torch(entry, per_element) for entry in value]
+        if per_element and len(items) == 1 and is_tensor(items[0]):
+            return items[0]
+        return tuple(items) if any(map(is_tensor, items)) else value
+    return value

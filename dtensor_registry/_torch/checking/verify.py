@@ -1,0 +1,259 @@
+"""Verify rules of plugins and of torch: each with samples, by ground truth and through DTensor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from dtensor_registry._torch.checking.installed import check_installed
+from dtensor_registry._torch.checking.samples import Samples, samples_for
+from dtensor_registry._torch.checking.subjects import Subject, find_subjects
+from dtensor_registry._torch.loan import LOAN, Layer
+from dtensor_registry._torch.tables import propagator
+from dtensor_registry.settings import Settings
+from dtensor_registry.verification import Finding, Report, Sample, check
+from dtensor_registry.verification.isolation import Note, Outcome, run_isolated, silent
+from dtensor_registry.verification.truth import said
+
+State: TypeAlias = Literal["trusted", "WRONG", "not checked"]
+Key: TypeAlias = tuple[str, str]
+"""Plugin and op."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much is tried of each rule.
+
+    Attributes:
+        samples: calls of each op.
+        budget: ways of handing out the inputs of one call that the search for missing rows
+            may try; 0 leaves it out.
+        dispatched: calls of each op that also go through DTensor; 0 leaves that out.
+        draws: drawn placements of the inputs of each of these, on each mesh.
+        seed: of all that is drawn.
+        seconds: after which the process that checks one rule is stopped.
+    """
+
+    samples: int = 6
+    budget: int = 120
+    dispatched: int = 2
+    draws: int = 2
+    seed: int = 0
+    seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The outcome for one rule and one op.
+
+    Attributes:
+        op: name of the op.
+        plugin: who contributes the rule.
+        report: what was found, by ground truth and through DTensor.
+        source: where the samples are from; empty if there were none.
+        note: why nothing, or not all, could be checked.
+        seconds: how long it took.
+    """
+
+    op: str
+    plugin: str
+    report: Report
+    source: str = ""
+    note: str = ""
+    seconds: float = 0.0
+
+    @property
+    def state(self) -> State:
+        """The outcome in a word."""
+        if self.report.errors:
+            return "WRONG"
+        return "trusted" if self.report.is_trusted else "not checked"
+
+    def __str__(self) -> str:
+        samples = f"\n  samples: {self.source}" if self.source else ""
+        note = f"\n  note: {self.note}" if self.note else ""
+        return f"{self.report}{samples}{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One rule to verify, so written that another process can find it.
+
+    Attributes:
+        settings: what decides who takes part.
+        patterns: what `find_subjects` is asked for.
+        key: which of its answers.
+        options: how much is tried.
+        samples: calls in place of the author's, or None.
+    """
+
+    settings: Settings
+    patterns: tuple[str, ...]
+    key: Key
+    options: Options
+    samples: tuple[Sample, ...] | None = None
+
+
+def verify_subject(
+    subject: Subject,
+    options: Options = Options(),  # noqa: B008 - a frozen value
+    given: Sequence[Sample] | None = None,
+    note: Note = silent,
+) -> Verified:
+    """Verify one rule in this process."""
+    began = time.monotonic()
+    report = Report(subject.name, subject.owner, "", (), (), 0, 0)
+    if subject.op is None or subject.rule is None:
+        return Verified(subject.name, subject.plugin, report, note=subject.problem)
+    note("looking for samples")
+    source = subject.samples if given is None else (lambda: given)
+    try:
+        samples = samples_for(subject.op, source, options.samples)
+    except Exception as error:
+        told = f"its samples cannot be had: {said(error)}"
+        return Verified(subject.name, subject.plugin, report, note=told)
+    report = check(
+        subject.op,
+        samples.calls,
+        subject.rule,
+        owner=subject.owner,
+        schema_info=subject.schema_info,
+        allow_uneven_sharding=subject.allow_uneven_sharding,
+        budget=options.budget,
+        seed=options.seed,
+        by_pieces=subject.op not in propagator().op_to_shape_and_stride_idx,
+        note=note,
+    )
+    if options.dispatched:
+        report = _with_dispatch(subject, report, samples, options, note)
+    seconds = time.monotonic() - began
+    return Verified(
+        subject.name, subject.plugin, report, samples.source, samples.note, seconds
+    )
+
+
+def verify(
+    settings: Settings,
+    patterns: Sequence[str] = (),
+    options: Options = Options(),  # noqa: B008 - a frozen value
+    *,
+    processes: int = 1,
+    seconds: float | None = None,
+    samples: Mapping[str, Sequence[Sample]] | None = None,
+) -> tuple[list[Subject], Iterator[Verified]]:
+    """Verify many rules, in processes of their own.
+
+    Args:
+        settings: who takes part.
+        patterns: whose rules, and for which ops; see `find_subjects`.
+        options: how much is tried of each.
+        processes: how many run at a time.
+        seconds: no rule is begun after that time.
+        samples: calls in place of the author's, by op.
+
+    Returns:
+        What there is to verify, and the outcomes as they come. Rules that were not begun in
+        time are among the first only.
+
+    Raises:
+        SettingsError: for a pattern that names nothing.
+    """
+    subjects = find_subjects(settings, patterns)
+    found = samples or {}
+    tasks = [
+        Task(settings, tuple(patterns), s.key, options, _frozen(found.get(s.name)))
+        for s in subjects
+    ]
+    deadline = None if seconds is None else time.monotonic() + seconds
+    return subjects, _outcomes(tasks, {s.key: s for s in subjects}, processes, deadline)
+
+
+def verify_task(task: Task, note: Note) -> Verified:
+    """Verify one rule in this process, which was started for it."""
+    torch.set_num_threads(1)
+    subject = _subjects(_Lookup(task.settings, task.patterns))[task.key]
+    return verify_subject(subject, task.options, task.samples, note)
+
+
+def _outcomes(
+    tasks: Sequence[Task], subjects: Mapping[Key, Subject], processes: int, deadline: float | None
+) -> Iterator[Verified]:
+    if not tasks:
+        return
+    outcomes: Iterator[Outcome[Task, Verified]] = run_isolated(
+        verify_task,
+        tasks,
+        processes=processes,
+        seconds_per_task=tasks[0].options.seconds,
+        deadline=deadline,
+    )
+    for outcome in outcomes:
+        if outcome.result is not None:
+            yield outcome.result
+        else:
+            yield _lost(subjects[outcome.task.key], outcome)
+
+
+def _lost(subject: Subject, outcome: Outcome[Task, Verified]) -> Verified:
+    """Make an outcome of a process that was lost: what it was doing is the finding."""
+    died = outcome.state == "died"
+    finding = Finding("crash" if died else "untested", outcome.told)
+    report = Report(subject.name, subject.owner, "", (finding,), (), int(died), 0)
+    return Verified(subject.name, subject.plugin, report, "", outcome.told, outcome.seconds)
+
+
+def _with_dispatch(
+    subject: Subject, report: Report, samples: Samples, options: Options, note: Note
+) -> Report:
+    """Add what running through DTensor shows, with this rule in force."""
+    assert subject.op is not None
+    if any(finding.kind in ("raises", "malformed") for finding in report.errors):
+        return report  # the host would refuse to run it
+    with _in_force(subject):
+        seen = check_installed(
+            subject.op,
+            samples.calls[: options.dispatched],
+            rule=subject.rule,
+            draws=options.draws,
+            seed=options.seed,
+            note=note,
+        )
+    return replace(
+        report,
+        findings=tuple(sorted((*report.findings, *seen.findings), key=lambda f: not f.is_error)),
+        combinations=report.combinations + seen.combinations,
+    )
+
+
+@contextmanager
+def _in_force(subject: Subject) -> Iterator[None]:
+    """Have an op decided by this rule, whatever else is installed."""
+    assert subject.op is not None
+    entries = {} if subject.entry is None else {subject.op: subject.entry}
+    layer = Layer(f"a check of {subject.name}", height=3, entries=entries, adopts=not entries)
+    LOAN.add(layer)
+    try:
+        yield
+    finally:
+        LOAN.remove(layer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    settings: Settings = field(hash=False)
+    patterns: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)
+def _subjects(lookup: _Lookup) -> dict[Key, Subject]:
+    return {s.key: s for s in find_subjects(lookup.settings, lookup.patterns)}
+
+
+def _frozen(samples: Iterable[Sample] | None) -> tuple[Sample, ...] | None:
+    return None if samples is None else tuple(samples)

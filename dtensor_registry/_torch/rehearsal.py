@@ -1,0 +1,135 @@
+"""An op run on fake pieces, to see what one rank would get before any rank runs it.
+
+torch decides from global shapes alone. Two mistakes show only on a rank's own pieces: an
+argument that holds a global size, which the local kernel would take for its own, and a
+piece without elements, on which some ops raise, on that rank alone, while the other ranks
+wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses import FakeTensorMode
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._op_schema import OpSchema, OpStrategy
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+from torch.utils._pytree import tree_map
+
+from dtensor_registry._torch.call import Call
+from dtensor_registry._torch.schema import facts
+from dtensor_registry._torch.tables import propagator
+from dtensor_registry.expansion import Candidate
+from dtensor_registry.placements import Placements, Shard, is_shard
+
+
+def piece(
+    shape: Sequence[int], placements: Placements, mesh_shape: Sequence[int], at: Sequence[int]
+) -> tuple[int, ...]:
+    """Give the shape of one rank's piece of a tensor, as `torch.chunk` cuts it.
+
+    Args:
+        shape: global shape.
+        placements: one per mesh dim, no strided shards.
+        mesh_shape: ranks per mesh dim.
+        at: the rank's coordinate on each mesh dim.
+
+    >>> piece((5, 4), (Shard(0),), (4,), (3,))
+    (0, 4)
+    """
+    sizes = list(shape)
+    for placement, ranks, index in zip(placements, mesh_shape, at, strict=True):
+        if isinstance(placement, Shard):
+            size = sizes[placement.tensor_dim]
+            each = -(-size // ranks)
+            sizes[placement.tensor_dim] = max(min(each, size - index * each), 0)
+    return tuple(sizes)
+
+
+def fails_on_empty(call: Call, op_schema: OpSchema, choice: Candidate) -> str | None:
+    """Say why an op cannot run where a rank would hold nothing, or None if it can.
+
+    The last rank of every mesh dim has the smallest pieces.
+    """
+    mesh_shape = call.problem.mesh_shape
+    last = tuple(ranks - 1 for ranks in mesh_shape)
+    shapes = _pieces(call, choice, last)
+    if shapes is None or not any(
+        0 in shape and 0 not in tensor.shape
+        for shape, tensor in zip(shapes, call.problem.inputs, strict=True)
+    ):
+        return None
+    try:
+        _run(call, op_schema, shapes)
+    except Exception as error:  # whatever a kernel raises would be raised by one rank alone
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def takes_global_sizes(call: Call, op_schema: OpSchema, choice: Candidate) -> str | None:
+    """Say where an op returns other than the pieces that its output's placements mean, or None.
+
+    Only ops with a list of ints among their arguments are run; torch rewrites the sizes of a
+    few of its own.
+    """
+    if not facts(call.op).sizes or call.op in propagator().op_to_shape_and_stride_idx:
+        return None
+    if not any(is_shard(p) for placements in choice.outputs for p in placements or ()):
+        return None
+    mesh_shape = call.problem.mesh_shape
+    first = (0,) * len(mesh_shape)
+    shapes = _pieces(call, choice, first)
+    if shapes is None:
+        return None
+    results = _run(call, op_schema, shapes)
+    results = results if isinstance(results, (list, tuple)) else [results]
+    tensors = [result for result in results if isinstance(result, torch.Tensor)]
+    outputs = choice.outputs * (len(call.metas) if call.listed and len(choice.outputs) == 1 else 1)
+    present = [(m, p) for m, p in zip(call.metas, outputs, strict=True) if m is not None and p]
+    for at, (result, (meta, placements)) in enumerate(zip(tensors, present, strict=True)):
+        expected = piece(meta.shape, placements, mesh_shape, first)
+        if tuple(result.shape) != expected:
+            names = ", ".join(repr(name) for name in facts(call.op).sizes)
+            return (
+                f"each rank would return {tuple(result.shape)} for its piece {expected} of output"
+                f" {at}, ({', '.join(map(str, placements))}) of {tuple(meta.shape)}; its argument"
+                f" {names} is a size of the whole tensor, which the local op takes for its own"
+            )
+    return None
+
+
+def _pieces(call: Call, choice: Candidate, at: tuple[int, ...]) -> list[tuple[int, ...]] | None:
+    """Give every input's piece on one rank, or None where pieces are not plain chunks."""
+    if any(is_shard(p) and not isinstance(p, Shard) for inputs in choice.inputs for p in inputs):
+        return None
+    return [
+        piece(tensor.shape, placements, call.problem.mesh_shape, at)
+        for tensor, placements in zip(call.problem.inputs, choice.inputs, strict=True)
+    ]
+
+
+def _run(call: Call, op_schema: OpSchema, shapes: Sequence[tuple[int, ...]]) -> Any:
+    given = iter(zip(call.specs, shapes, strict=True))
+
+    def fake(value: Any) -> Any:
+        if not isinstance(value, OpStrategy):
+            return value
+        (spec, *_), shape = next(given)
+        return _empty(spec, shape)
+
+    mode = detect_fake_mode() or FakeTensorMode()
+    with mode, disable_proxy_modes_tracing():
+        args, kwargs = tree_map(
+            fake,
+            (op_schema.args_schema, op_schema.kwargs_schema),
+            is_leaf=lambda value: isinstance(value, OpStrategy),
+        )
+        return call.op(*args, **kwargs)
+
+
+def _empty(spec: DTensorSpec, shape: tuple[int, ...]) -> torch.Tensor:
+    meta: Any = spec.tensor_meta
+    return torch.empty(shape, dtype=meta.dtype, device=spec.mesh.device_type)

@@ -1,0 +1,71 @@
+"""What cannot become partial, and how much is said against a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtensor_registry.costs import Topology
+from dtensor_registry.expansion import Problem, TensorInput, objection, objections
+from dtensor_registry.placements import Placements, parse_placements
+
+
+def read(text: str) -> Any:
+    return parse_placements(text)
+
+
+def said(target: str, *sources: str, divisible: bool = True) -> str | None:
+    """Ask what speaks against moving one input to a target."""
+    inputs = (
+        TensorInput((64, 64), ((read("R, R")),)),
+        TensorInput((64, 64), tuple(map(read, sources)), divisible=divisible),
+    )
+    everywhere: Placements = read("R, R")
+    topology = Topology.assumed((2, 2), devices_per_host=8)
+    problem = Problem(topology, ((*everywhere, everywhere[0]),), 1, inputs)
+    return objection(problem, [everywhere], [everywhere, read(target)])
+
+
+INTEGERS = "input 1 has integers, which cannot be split into a P(sum)"
+PRODUCT = "input 1 cannot be split into a P(product): torch splits into sum, avg, min and max only"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "divisible", "reason"),
+    [
+        ("R, R", "P(sum), R", True, None),
+        ("R, R", "P(sum), R", False, INTEGERS),
+        ("R, P(sum)", "R, P(sum)", False, None),
+        ("R, P(sum)", "P(sum), P(sum)", False, INTEGERS),
+        ("P(sum), S(0)", "P(sum), P(sum)", False, INTEGERS),
+        # Torch prices it as impossible, whatever the numbers are.
+        ("P(avg), R", "P(sum), R", False, None),
+        ("R, R", "P(max), P(max)", False, None),
+        ("R, R", "P(min), R", False, None),
+        ("R, R", "P(avg), R", False, None),
+        ("R, R", "P(product), R", True, PRODUCT),
+        ("P(product), R", "P(product), R", True, None),
+        ("R, R", "R, P(bxor)", False, PRODUCT.replace("product", "bxor")),
+        ("R, R", "S(0), S(1)", False, None),
+    ],
+)
+def test_what_is_whole_becomes_partial_only_as_torch_can_split_it(
+    source: str, target: str, divisible: bool, reason: str | None
+) -> None:
+    assert said(target, source, divisible=divisible) == reason
+
+
+def test_of_several_sources_one_that_can_be_split_is_enough() -> None:
+    assert said("P(sum), R", "R, R", "P(sum), R", divisible=False) is None
+    assert said("P(sum), R", "R, R", "S(0), R", divisible=False) == INTEGERS
+
+
+def test_objections_stop_where_they_are_told_to() -> None:
+    # All of them would be 2**64.
+    x = TensorInput((1,), (read(", ".join("R" * 64)),))
+    topology = Topology.assumed((2,) * 64, devices_per_host=8)
+    problem = Problem(topology, (read("R, S(0)"), read("S(0), S(0)")), 1, (x,))
+    found = objections(problem, at_most=3)
+    assert len(found) == len(set(found)) == 3
+    assert found[0].endswith("input 0: dim 0 cannot be sharded: 1 elements < 2 shards")

@@ -1,0 +1,154 @@
+"""Settings: where they come from, which source wins, and how a mistake is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dtensor_registry.errors import SettingsError
+from dtensor_registry.settings import read_settings
+
+
+def write_toml(text: str) -> None:
+    Path("dtensor_registry.toml").write_text(text)
+
+
+def write_pyproject(text: str) -> None:
+    Path("pyproject.toml").write_text(text)
+
+
+def message_of(**arguments: object) -> str:
+    with pytest.raises(SettingsError) as caught:
+        read_settings(**arguments)
+    return str(caught.value)
+
+
+def test_without_any_source_the_defaults_hold() -> None:
+    settings = read_settings()
+    assert settings.model_dump() == {
+        "order": ("*", "pointwise", "matrix", "torch"),
+        "pins": {},
+        "disabled": (),
+        "allowed": None,
+        "required": (),
+        "on_conflict": "error",
+        "on_plugin_error": "error",
+        "fallback": {
+            "mode": "off",
+            "order": ("*",),
+            "include": ("*",),
+            "exclude": (),
+            "ops": {},
+            "before_decomposition": False,
+            "max_bytes": None,
+        },
+        "torch_rules": True,
+    }
+
+
+def test_the_first_source_that_sets_a_field_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_disabled(**arguments: object) -> tuple[str, ...]:
+        return read_settings(**arguments).disabled
+
+    write_pyproject('[tool.dtensor_registry]\ndisabled = ["from-pyproject"]')
+    assert first_disabled() == ("from-pyproject",)
+    write_toml('disabled = ["from-toml"]')
+    assert first_disabled() == ("from-toml",)
+    monkeypatch.setenv("DTENSOR_REGISTRY_DISABLED", '["from-environment"]')
+    assert first_disabled() == ("from-environment",)
+    assert first_disabled(disabled=["from-argument"]) == ("from-argument",)
+
+
+def test_sources_that_set_different_fields_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pyproject('[tool.dtensor_registry]\nrequired = ["acme-rules>=1.2"]')
+    write_toml('[pins]\n"aten.mm.default" = "torch"')
+    monkeypatch.setenv("DTENSOR_REGISTRY_ALLOWED", "[]")
+    settings = read_settings(on_conflict="skip")
+    assert settings.required == ("acme-rules>=1.2",)
+    assert settings.pins == {"aten.mm.default": "torch"}
+    assert settings.allowed == ()
+    assert settings.on_conflict == "skip"
+
+
+def test_fields_of_the_fallback_come_from_different_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_toml('[fallback]\nmode = "error"\nexclude = ["aten.*"]')
+    monkeypatch.setenv("DTENSOR_REGISTRY_FALLBACK__MODE", "warn")
+    fallback = read_settings(fallback={"include": ["acme.*"]}).fallback
+    assert (fallback.mode, fallback.include, fallback.exclude) == ("warn", ("acme.*",), ("aten.*",))
+
+
+def test_a_project_file_of_somebody_else_is_passed_over() -> None:
+    write_pyproject('[project]\nname = "theirs"\n[tool.ruff]\nline-length = 100')
+    assert read_settings().model_fields_set == set()
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        (
+            "DTENSOR_REGISTRY_ORDRE",
+            "environment variable DTENSOR_REGISTRY_ORDRE is no setting;"
+            " did you mean 'DTENSOR_REGISTRY_ORDER'?",
+        ),
+        (
+            "DTENSOR_REGISTRY_FALLBACK__MODES",
+            "environment variable DTENSOR_REGISTRY_FALLBACK__MODES is no setting;"
+            " did you mean 'DTENSOR_REGISTRY_FALLBACK__MODE'?",
+        ),
+        (
+            "DTENSOR_REGISTRY_PINS__MM",
+            "environment variable DTENSOR_REGISTRY_PINS__MM is no setting;"
+            " did you mean 'DTENSOR_REGISTRY_PINS'?",
+        ),
+    ],
+)
+def test_an_unknown_variable_is_told_with_the_nearest_one(
+    monkeypatch: pytest.MonkeyPatch, variable: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, "x")
+    assert message_of() == message
+
+
+def test_an_unknown_argument_is_told_with_the_nearest_one() -> None:
+    assert message_of(ordre=["*"]) == "ordre is no setting; did you mean 'order'?"
+
+
+def test_an_unknown_key_in_a_file_is_told_with_the_nearest_one() -> None:
+    write_toml("requierd = []\n[fallback]\nmod = 'warn'")
+    assert message_of() == (
+        "fallback.mod is no setting; did you mean 'mode'?\n"
+        "requierd is no setting; did you mean 'required'?"
+    )
+
+
+def test_an_unknown_name_like_no_other_is_told_with_all_that_are() -> None:
+    assert message_of(fallback={"zzz": 1}) == (
+        "fallback.zzz is no setting; known: before_decomposition, exclude, include, max_bytes,"
+        " mode, ops, order"
+    )
+
+
+def test_a_value_that_cannot_be_used_is_told_with_its_field() -> None:
+    assert message_of(on_conflict="maybe") == (
+        "on_conflict = 'maybe': Input should be 'error' or 'skip'"
+    )
+
+
+def test_a_variable_that_is_no_json_is_a_settings_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DTENSOR_REGISTRY_ORDER", "acme,*")
+    assert message_of().startswith('error parsing value for field "order"')
+
+
+@pytest.mark.xfail(reason="TOMLDecodeError goes through as it is")
+@pytest.mark.parametrize("file", ["dtensor_registry.toml", "pyproject.toml"])
+def test_a_file_that_is_no_toml_is_a_settings_error_that_names_it(file: str) -> None:
+    Path(file).write_text("order = [")
+    assert file in message_of()
+
+
+def test_settings_cannot_be_changed_once_read() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        read_settings().order = ()
