@@ -2,7 +2,8 @@
 
 A message has four parts in this order: the fact, the place (op, whose rule, which
 file), the evidence (placements, mesh, providers) and the next step (what to type).
-Classes carry what they know in fields, so that callers never parse a message.
+Classes carry what they know in fields, so that callers never parse a message. What a call of
+an op can raise is a RuntimeError too, as what torch makes of an exception in a decision is.
 """
 
 from __future__ import annotations
@@ -81,20 +82,21 @@ class RequiredPluginError(RegistryError):
 class ConflictingStrategiesError(RegistryError):
     """Two plugins of equal rank claim one op."""
 
-    def __init__(self, op: str, providers: Sequence[str], plugins: Sequence[str]) -> None:
+    def __init__(
+        self, op: str, providers: Sequence[str], plugins: Sequence[str], order: Sequence[str]
+    ) -> None:
         self.op = op
         self.plugins = tuple(plugins)
-        order = [self.plugins[0], "*", "pointwise", "matrix", "torch"]
         listed = "\n".join(f"  {provider}" for provider in providers)
         super().__init__(
             f"{op} has {len(providers)} providers of equal rank.\n{listed}\n"
-            f"Put one first:  DTENSOR_REGISTRY_ORDER='{json.dumps(order)}'\n"
+            f"Put one first:  DTENSOR_REGISTRY_ORDER='{json.dumps(list(order))}'\n"
             f"or pin the op:  DTENSOR_REGISTRY_PINS='{json.dumps({op: self.plugins[0]})}'\n"
             f"See what each offers:  dtensor-registry ops {op}"
         )
 
 
-class RuleError(RegistryError):
+class RuleError(RegistryError, RuntimeError):
     """A rule failed when it was asked: it raised, or what it returned is no set of rows."""
 
     def __init__(
@@ -109,12 +111,11 @@ class RuleError(RegistryError):
         super().__init__(
             f"the sharding rule for {op} is wrong: {problem}\n  rule of {owner}{evidence}\n"
             f"  A row lists one placement per tensor output, then one per tensor input in schema"
-            f" order.\n  Until it is mended:  DTENSOR_REGISTRY_DISABLED="
-            f"'{json.dumps([f'{plugin}:{op}'])}'"
+            f" order.\n  Until it is mended:  {_switch_off(plugin, op)}"
         )
 
 
-class NoValidRowError(RegistryError):
+class NoValidRowError(RegistryError, RuntimeError):
     """No row of a rule fits the inputs of one call."""
 
     def __init__(
@@ -129,7 +130,7 @@ class NoValidRowError(RegistryError):
             f"{op}: no row of its sharding rule fits these inputs.\n  rule of {owner}\n"
             f"  inputs {inputs} on mesh {mesh}\n{listed}\n"
             f"  Redistribute an input first, or leave the op to others:"
-            f"  DTENSOR_REGISTRY_DISABLED='{json.dumps([f'{plugin}:{op}'])}'"
+            f"  {_switch_off(plugin, op)}"
         )
 
 
@@ -183,7 +184,7 @@ class NoStrategyError(RegistryError, NotImplementedError):
         )
 
 
-class RandomOpError(RegistryError):
+class RandomOpError(RegistryError, RuntimeError):
     """An op draws random numbers, and ranks that must agree would draw different ones."""
 
     def __init__(self, op: str, owner: str, output: int, mesh_dim: int) -> None:
@@ -195,7 +196,7 @@ class RandomOpError(RegistryError):
         )
 
 
-class MutationError(RegistryError):
+class MutationError(RegistryError, RuntimeError):
     """An op writes to an argument that is placed so that the write would have no place."""
 
     def __init__(self, op: str, argument: str, placements: str, owner: str) -> None:
@@ -232,3 +233,10 @@ class FallbackRefusedError(RegistryError, NotImplementedError):
             f"Operator {op} does not have a sharding strategy registered.\n{listed}\n"
             f"  Write a rule: SingleDimStrategy({op!r}, rule); see docs/write-a-plugin.md"
         )
+
+
+def _switch_off(plugin: str, op: str) -> str:
+    """Say how to take one op from a plugin; what the process registered itself it can undo."""
+    if plugin == "local":
+        return "undo() the registration"
+    return f"DTENSOR_REGISTRY_DISABLED='{json.dumps([f'{plugin}:{op}'])}'"

@@ -19,8 +19,8 @@ from dtensor_registry.discovery import (
     Fallback,
     is_disabled_for,
 )
-from dtensor_registry.errors import ConflictingStrategiesError, PluginError
-from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings
+from dtensor_registry.errors import ConflictingStrategiesError, SettingsError
+from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings, nearest
 
 
 class Catalog(Protocol):
@@ -107,7 +107,6 @@ def resolve(
     Raises:
         ConflictingStrategiesError: if two plugins on one step of `order` claim an op that
             neither a pin nor a higher step decides, and `on_conflict` is `error`.
-        PluginError: if one plugin claims an op twice.
     """
     claims: dict[str, dict[str, Contribution]] = {}
     pending: set[str] = set()
@@ -117,6 +116,12 @@ def resolve(
             pending.add(contribution.op)
         for op in overloads or (contribution.op,):
             _claim(claims.setdefault(op, {}), op, contribution)
+    for op in pending:
+        packet = op.rpartition(".")[0]
+        if packet in pending:
+            # Whoever claims the packet claims its overloads, known or to come.
+            for contribution in claims[packet].values():
+                _claim(claims[op], op, contribution)
     verdicts = {
         op: _judge(op, claims[op], settings, catalog.torch_table(op), op in pending)
         for op in sorted(claims)
@@ -126,15 +131,45 @@ def resolve(
     )
 
 
+def check_pins_are_used(resolution: Resolution, settings: Settings) -> None:
+    """Hold each pin against what its plugin contributes.
+
+    Raises:
+        SettingsError: if a plugin is pinned to an op of which it says nothing.
+    """
+    for op, plugin in settings.pins.items():
+        if plugin == TORCH:
+            continue
+        verdicts = [v for name, v in resolution.verdicts.items() if _pinned(name, settings)]
+        for verdict in verdicts:
+            winner = verdict.winner
+            if winner is not None and winner.origin.plugin == plugin and _names(verdict.op, op):
+                break
+        else:
+            said = sorted(name for name, v in resolution.verdicts.items() if _says(v, plugin))
+            raise SettingsError(
+                f"pins = {{{op!r}: {plugin!r}}}: plugin {plugin!r} contributes no rule for {op}"
+                f" that may be used; {nearest(op, said)}"
+            )
+
+
+def _names(op: str, pin: str) -> bool:
+    return pin in (op, op.rpartition(".")[0])
+
+
+def _says(verdict: Verdict, plugin: str) -> bool:
+    claims = [s.contribution for s in verdict.shadowed]
+    if verdict.winner is not None:
+        claims.append(verdict.winner)
+    return any(claim.origin.plugin == plugin for claim in claims)
+
+
 def _claim(claims: dict[str, Contribution], op: str, contribution: Contribution) -> None:
     """Enter a claim; within one plugin an overload by name beats its whole packet."""
     plugin = contribution.origin.plugin
     held = claims.get(plugin)
     if held is None or plugin == LOCAL or (contribution.op == op and held.op != op):
         claims[plugin] = contribution
-    elif (contribution.op == op) == (held.op == op):
-        cause = f"it claims {op} twice, at {held.origin.source} and {contribution.origin.source}"
-        raise PluginError(plugin, str(contribution.origin), cause)
 
 
 def _judge(
@@ -170,7 +205,7 @@ def _judge(
         elif len(rivals) == 1:
             winner, reason = rivals[0], _why(rivals[0].origin.plugin, op, settings)
         elif settings.on_conflict == "error":
-            raise _conflict(op, rivals)
+            raise _conflict(op, rivals, settings)
         else:
             shadowed += (Shadowed(rival, "in conflict, on_conflict is 'skip'") for rival in rivals)
     return Verdict(op, winner, reason, tuple(shadowed), torch_table, pending)
@@ -205,9 +240,13 @@ def _why(plugin: str, op: str, settings: Settings) -> str:
     return f"step {rank} of 'order' ({step!r})"
 
 
-def _conflict(op: str, rivals: Iterable[Contribution]) -> ConflictingStrategiesError:
+def _conflict(
+    op: str, rivals: Iterable[Contribution], settings: Settings
+) -> ConflictingStrategiesError:
     origins = [rival.origin for rival in rivals]
-    return ConflictingStrategiesError(op, [str(o) for o in origins], [o.plugin for o in origins])
+    plugins = [origin.plugin for origin in origins]
+    order = [plugins[0], *(step for step in settings.order if step != plugins[0])]
+    return ConflictingStrategiesError(op, [str(origin) for origin in origins], plugins, order)
 
 
 def _in_order(fallbacks: Iterable[Fallback], order: Sequence[str]) -> list[Fallback]:

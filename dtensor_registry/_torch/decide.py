@@ -7,7 +7,6 @@ own rules too where an installation adopts them. Everything else goes on to torc
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -139,11 +138,9 @@ def _refuse_choice(call: Call, choice: Candidate, rule: InstalledRule) -> None:
     op = str(call.op)
     if rule.max_bytes is not None and rule.fallback is not None:
         moved = [
-            math.prod(spec.shape) * spec.tensor_meta.dtype.itemsize
-            for (spec, *_), source, target in zip(
-                call.specs, call.problem.inputs, choice.inputs, strict=True
-            )
-            if spec.tensor_meta is not None and source.sources[0] != target
+            tensor.nbytes
+            for tensor, target in zip(call.problem.inputs, choice.inputs, strict=True)
+            if tensor.sources[0] != target
         ]
         if sum(moved) > rule.max_bytes:
             reason = f"it would gather {sum(moved)} bytes, fallback.max_bytes is {rule.max_bytes}"

@@ -9,14 +9,16 @@ from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategy
 
 from dtensor_registry._torch.catalog import SINGLE_DIM, find_op
 from dtensor_registry._torch.execute import Executor
-from dtensor_registry._torch.loan import Entry
+from dtensor_registry._torch.loan import LOAN, Entry
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts, runtime_schema_info
+from dtensor_registry._torch.signature import signature
 from dtensor_registry._torch.tables import HANDLERS, LEDGER
 from dtensor_registry.discovery import Contribution
-from dtensor_registry.errors import InstallError
+from dtensor_registry.errors import InstallError, InvalidContributionError, NotationError
 from dtensor_registry.resolution import Resolution
-from dtensor_registry.rules import Like, Rule
+from dtensor_registry.rules import Rule
+from dtensor_registry.rules.signature import Signature, bind
 
 
 def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Resolution) -> Entry:
@@ -29,14 +31,15 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     strategy = contribution.strategy
     handler = LEDGER.original(HANDLERS, op)
     if handler is not None:
+        named = getattr(handler, "__name__", repr(handler))
         raise InstallError(
             f"a sharding rule for {op} would not be honoured: torch runs this op through its"
-            f" handler {handler.__name__!r}, which does not redistribute what a rule asks for.\n"
+            f" handler {named!r}, which does not redistribute what a rule asks for.\n"
             f"  rule of {contribution.origin}\n  Leave it out:"
             f"  DTENSOR_REGISTRY_DISABLED='[\"{contribution.origin.plugin}:{op}\"]'"
         )
     rule = InstalledRule(
-        _followed(strategy.rule, contribution, resolution),
+        bound_rule(op, contribution, resolution),
         contribution.origin,
         strategy.allow_uneven_sharding,
     )
@@ -56,28 +59,49 @@ def full_mesh_entry(op: OpOverload, strategy_function: Any, schema_info: Any) ->
     return Entry(strategy_function, runtime_schema_info(op, schema_info))
 
 
-def _followed(rule: Rule, contribution: Contribution, resolution: Resolution) -> Rule:
-    """Follow `like(op)` to the rule that `op` has in this resolution, or in torch."""
-    seen: list[str] = []
-    while isinstance(rule, Like):
-        if rule.op in seen:
-            raise _nothing_like(rule.op, contribution, f"it leads back to itself: {seen}")
-        seen.append(rule.op)
-        verdict = resolution.verdicts.get(rule.op)
+def bound_rule(op: OpOverload, contribution: Contribution, resolution: Resolution) -> Rule:
+    """Bind the rule of a contribution to its op, and follow `like(...)` to other ops' rules.
+
+    Raises:
+        InstallError: if the rule does not fit the op, or is like one that has no rule to take.
+    """
+    return _bound(contribution.strategy.rule, op, contribution, resolution, ())
+
+
+def _bound(
+    rule: Rule,
+    op: OpOverload,
+    contribution: Contribution,
+    resolution: Resolution,
+    seen: tuple[str, ...],
+) -> Rule:
+    def rule_of(name: str) -> tuple[Rule, Signature]:
+        if name in seen:
+            raise _nothing_like(name, contribution, f"it leads back to itself: {list(seen)}")
+        target = find_op(name)
+        if target is None:
+            raise _nothing_like(name, contribution, "that op does not exist")
+        verdict = resolution.verdicts.get(name)
         if verdict is not None and verdict.winner is not None:
-            rule = verdict.winner.strategy.rule
-            continue
-        op = find_op(rule.op)
-        if op is None:
-            raise _nothing_like(rule.op, contribution, "that op does not exist")
-        info = LEDGER.original(SINGLE_DIM, op)
+            found = verdict.winner.strategy.rule
+            return _bound(found, target, contribution, resolution, (*seen, name)), signature(target)
+        lent = LOAN.find(target)
+        if lent is not None and lent[1].executor is not None:
+            return lent[1].executor.rule.rule, signature(target)
+        info = LEDGER.original(SINGLE_DIM, target)
         if info is None:
-            raise _nothing_like(rule.op, contribution, "that op has no single-dim rule")
-        return _torch_rule(op, info.func)
-    return rule
+            raise _nothing_like(name, contribution, "that op has no single-dim rule")
+        return _asked_for(target, info.func), signature(target)
+
+    try:
+        return bind(rule, signature(op), rule_of)
+    except (InvalidContributionError, NotationError) as error:
+        raise InstallError(
+            f"the sharding rule for {op} does not fit it: {error}\n  rule of {contribution.origin}"
+        ) from error
 
 
-def _torch_rule(op: OpOverload, func: Any) -> Rule:
+def _asked_for(op: OpOverload, func: Any) -> Rule:
     """Ask torch's rule as if it were asked for its own op."""
 
     def rule(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ Python one. While the host is installed every decision that torch caches is a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from dtensor_registry._torch.tables import propagator
 
 _epoch = 0
 """Counts the changes of rules in this process."""
+
+_find_fallback: Callable[[OpSchema], bool] | None = None
 
 
 class FreshSharding(OutputSharding):
@@ -33,7 +36,7 @@ class FreshSharding(OutputSharding):
     def _fresh(self) -> OutputSharding:
         if self._epoch != _epoch:
             epoch = _epoch
-            answer = propagator().propagate_op_sharding_non_cached(self._schema)
+            answer = _ask_again(self._schema)
             self._answer = answer._answer if isinstance(answer, FreshSharding) else answer
             self._epoch = epoch
         return self._answer
@@ -55,13 +58,30 @@ class FreshSharding(OutputSharding):
         return self._fresh().use_val_from_redistribute_schema
 
 
+def _ask_again(schema: OpSchema) -> OutputSharding:
+    """Ask torch's propagator, and a fallback where it has nothing to say any more."""
+    try:
+        answer: OutputSharding = propagator().propagate_op_sharding_non_cached(schema)
+    except NotImplementedError:
+        if _find_fallback is None or not _find_fallback(schema):
+            raise
+        answer = propagator().propagate_op_sharding_non_cached(schema)
+    return answer
+
+
 def epoch() -> int:
     """Count of the changes of rules so far; what is decided in one epoch holds only in it."""
     return _epoch
 
 
-def hook_in() -> None:
-    """Make torch's propagator answer with `FreshSharding`."""
+def hook_in(find_fallback: Callable[[OpSchema], bool]) -> None:
+    """Make torch's propagator answer with `FreshSharding`.
+
+    Args:
+        find_fallback: gives the op of a call that has no rule a fallback, if there is one.
+    """
+    global _find_fallback
+    _find_fallback = find_fallback
     prop = propagator()
     ask = type(prop).propagate_op_sharding_non_cached
 
@@ -73,6 +93,8 @@ def hook_in() -> None:
 
 def unhook() -> None:
     """Give torch's propagator its own method back."""
+    global _find_fallback
+    _find_fallback = None
     propagator().__dict__.pop("propagate_op_sharding_non_cached", None)
 
 

@@ -7,17 +7,25 @@ wrapped. A hit in torch's cache passes neither.
 
 from __future__ import annotations
 
-import threading
+import inspect
 import warnings
 from collections import Counter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from torch._ops import OpOverload
+from torch.distributed.tensor._dispatch import OpDispatcher
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._op_schema import OpInfo, OpSchema
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.utils._pytree import tree_leaves
 
 from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
 from dtensor_registry._torch.tables import dispatcher, has_rule
 from dtensor_registry.errors import MixedTensorsError, NoStrategyError
+
+Specs: TypeAlias = tuple[DTensorSpec, ...]
+"""The tensors of a call, in row order."""
 
 SLOW_PATH = "_propagate_op_sharding_dispatch_slow_path"
 UNWRAP = "unwrap_to_op_info"
@@ -31,19 +39,47 @@ class CacheKeyWarning(UserWarning):
     """An op was called with so many distinct arguments that caching its decisions was ended."""
 
 
+_DECIDING = frozenset(
+    method.__code__
+    for method in (
+        OpDispatcher._propagate_op_sharding_dispatch_slow_path,
+        ShardingPropagator.propagate_op_sharding_non_cached,
+    )
+)
+"""Code that runs while torch makes a decision, in a dispatch or in a refresh of a cached one."""
+
+
+def in_dispatch() -> bool:
+    """Say whether this thread is making a decision, whoever began it and whenever."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code in _DECIDING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def specs_in(schema: OpSchema | None) -> Specs:
+    """List the tensors of a call as torch's propagator describes it."""
+    if schema is None:
+        return ()
+    leaves = tree_leaves((schema.args_schema, schema.kwargs_schema))
+    return tuple(leaf for leaf in leaves if isinstance(leaf, DTensorSpec))
+
+
 class Binder(Protocol):
     """What gives rules to ops while they are called."""
 
     def bind_pending(self, op: OpOverload) -> bool:
         """Give an op a rule that was contributed before the op existed."""
 
-    def bind_early(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def bind_early(self, op: OpOverload, specs: Specs) -> bool:
         """Give an op without a rule a fallback that comes before decompositions."""
 
-    def bind_missing(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def bind_missing(self, op: OpOverload, specs: Specs) -> bool:
         """Give an op for which torch found nothing a fallback."""
 
-    def bind_unshaped(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def bind_unshaped(self, op: OpOverload, specs: Specs) -> bool:
         """Let the host run an op whose output shapes torch cannot know."""
 
     def executor(self, op: OpOverload) -> Executor | None:
@@ -51,26 +87,24 @@ class Binder(Protocol):
 
 
 class DispatchHooks:
-    """The two wrapped methods, and whether this thread is inside one."""
+    """The two wrapped methods."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
-        self._thread = threading.local()
         self._decisions: Counter[OpOverload] = Counter()
-
-    @property
-    def inside(self) -> bool:
-        """Whether this thread is making a decision."""
-        return getattr(self._thread, "depth", 0) > 0
 
     def hook_in(self) -> None:
         """Wrap the methods."""
         torch_path, torch_unwrap = getattr(dispatcher(), SLOW_PATH), getattr(dispatcher(), UNWRAP)
 
         def slow_path(
-            op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], *rest: Any
+            op: OpOverload,
+            args: tuple[Any, ...],
+            kwargs: dict[str, Any],
+            info: OpInfo,
+            *rest: Any,
         ) -> Any:
-            return self._decide(torch_path, op, args, kwargs, *rest)
+            return self._decide(torch_path, op, args, kwargs, info, *rest)
 
         def unwrap(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             try:
@@ -98,31 +132,28 @@ class DispatchHooks:
         op: OpOverload,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        info: OpInfo,
         *rest: Any,
     ) -> Any:
         binder = self._binder
-        if not (binder.bind_pending(op) or binder.bind_early(op, args, kwargs)):
+        if not (binder.bind_pending(op) or binder.bind_early(op, specs_in(info.schema))):
             self._decisions[op] += 1
             if self._decisions[op] > MAX_CACHED:
                 executor = self._uncached(op)
                 if executor is not None:
                     return executor(op, args, kwargs)
-            depth = getattr(self._thread, "depth", 0)
-            self._thread.depth = depth + 1
             try:
-                return torch_path(op, args, kwargs, *rest)
+                return torch_path(op, args, kwargs, info, *rest)
             except NotImplementedError as error:
-                if not binder.bind_missing(op, args, kwargs):
+                if not binder.bind_missing(op, specs_in(info.schema)):
                     self._say_more(op, args, kwargs, error)
                     raise
             except RuntimeError as error:
                 if not waits_for_shapes(error):
                     raise
-                if not binder.bind_unshaped(op, args, kwargs):
+                if not binder.bind_unshaped(op, specs_in(info.schema)):
                     self._say_more(op, args, kwargs, error)
                     raise
-            finally:
-                self._thread.depth = depth
         # The cache key of this call was made without the schema info that the op has now:
         # start over. torch takes what is no decision as the op's own result.
         return op(*args, **kwargs)

@@ -20,7 +20,7 @@ from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategy
 
 from dtensor_registry._torch import decide, freshness
 from dtensor_registry._torch.execute import Executor
-from dtensor_registry._torch.hooks import DispatchHooks
+from dtensor_registry._torch.hooks import DispatchHooks, Specs, in_dispatch, specs_in
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, Cell, has_rule
 from dtensor_registry.errors import InstallError, OverwrittenEntryError
@@ -78,7 +78,7 @@ class Layer:
         pending: finds the entry of an op that did not exist when the layer was made.
         adopts: whether torch's own rules are expanded by the host while the layer is in force.
         missing: finds an entry for an op that turned out to have no rule at all, from the
-            call's arguments; the layer's fallback.
+            call's tensors; the layer's fallback.
         before_decomposition: whether `missing` is asked before torch decomposes an op.
     """
 
@@ -87,7 +87,7 @@ class Layer:
     entries: dict[OpOverload, Entry] = field(default_factory=dict)
     adopts: bool = False
     pending: Callable[[OpOverload], Entry | None] | None = None
-    missing: Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Entry | None] | None = None
+    missing: Callable[[OpOverload, Specs], Entry | None] | None = None
     before_decomposition: bool = False
 
 
@@ -103,11 +103,6 @@ class Loan:
     def layers(self) -> tuple[Layer, ...]:
         """Layers from the lowest to the uppermost."""
         return tuple(self._layers)
-
-    @property
-    def in_dispatch(self) -> bool:
-        """Whether this thread is inside torch's slow dispatch path."""
-        return self._hooks.inside
 
     def add(self, layer: Layer) -> None:
         """Put a layer in force.
@@ -148,11 +143,11 @@ class Loan:
                     return True
         return False
 
-    def bind_unshaped(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def bind_unshaped(self, op: OpOverload, specs: Specs) -> bool:
         """Let the host run an op whose output shapes torch cannot know, if it has a rule for it."""
         found = self.find(op)
         if found is None:
-            return self.bind_missing(op, args, kwargs, executed=True)
+            return self.bind_missing(op, specs, executed=True)
         layer, entry = found
         if entry.executor is None:
             return False
@@ -162,25 +157,24 @@ class Loan:
     def bind_missing(
         self,
         op: OpOverload,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        specs: Specs,
         executed: bool = False,
         early: bool = False,
     ) -> bool:
         """Give an op for which torch found no rule a fallback, if a layer has one for it."""
         for layer in reversed(self._layers):
             if layer.missing is not None and (layer.before_decomposition or not early):
-                entry = layer.missing(op, args, kwargs)
+                entry = layer.missing(op, specs)
                 if entry is not None:
                     self._bind(layer, op, entry.executed() if executed else entry)
                     return True
         return False
 
-    def bind_early(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def bind_early(self, op: OpOverload, specs: Specs) -> bool:
         """Give an op without a rule a fallback of a layer whose fallbacks precede decomposition."""
         if not any(layer.before_decomposition for layer in self._layers) or has_rule(op):
             return False
-        return self.bind_missing(op, args, kwargs, early=True)
+        return self.bind_missing(op, specs, early=True)
 
     def executor(self, op: OpOverload) -> Executor | None:
         """Make what runs an op by the rule of the layer that rules it."""
@@ -210,7 +204,7 @@ class Loan:
         before, self._layers = self._layers, layers
         if layers and not before:
             setattr(_sharding_prop, decide.EXPAND, decide.expand)
-            freshness.hook_in()
+            freshness.hook_in(lambda schema: self.bind_missing(schema.op, specs_in(schema)))
             self._hooks.hook_in()
         elif before and not layers:
             setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
@@ -231,7 +225,7 @@ class Loan:
         return LEDGER.write(cells)
 
     def _refuse_in_dispatch(self, change: str) -> None:
-        if self.in_dispatch:
+        if in_dispatch():
             raise InstallError(
                 f"cannot {change}: this thread is inside the dispatch of an op (a rule, a fallback"
                 " or a fake kernel is running), where torch's caches must not change.\n"

@@ -31,7 +31,7 @@ def replicate_op_strategy(op_schema: OpSchema) -> OpStrategy:
     op = op_schema.op
     inputs = tensor_specs(op_schema)
     known = facts(op)
-    moved = [spec.placements for sources in inputs for spec in sources if not spec.is_replicated()]
+    moved = [spec for sources in inputs for spec in sources if not spec.is_replicated()]
     reason = refusal(op, moved)
     if known.mutates:
         reason = f"it writes to {', '.join(known.mutates)}, and torch would write to a moved copy"

@@ -11,8 +11,6 @@ import torch
 from torch._ops import OpOverload
 from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 
-from dtensor_registry.rules import SchemaInfo
-
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -113,17 +111,13 @@ def facts(op: OpOverload) -> OpFacts:
 
 
 def runtime_schema_info(op: OpOverload, given: Any) -> RuntimeSchemaInfo:
-    """Write a strategy's `schema_info` as torch's own class; None gives the safe key."""
+    """Write a strategy's `schema_info`, ours or torch's own; None gives the safe key."""
     if given is None:
         return facts(op).schema_info
-    if isinstance(given, SchemaInfo):
-        names = given.static_kwargkey
-        return RuntimeSchemaInfo(
-            given.static_argnum, None if names is None else list(names), given.needs_pytree
-        )
-    if isinstance(given, RuntimeSchemaInfo):
-        return given
-    raise TypeError(f"schema_info of {op} is a {type(given).__name__}, expected SchemaInfo or None")
+    # A list, even an empty one, puts the placements of keyword tensors in the key, and gives
+    # the op another key than torch's own None does: what threads cached before is not found.
+    names = list(given.static_kwargkey or ())
+    return RuntimeSchemaInfo(given.static_argnum, names, given.needs_pytree)
 
 
 def input_names(
@@ -174,6 +168,6 @@ def _safe_key(arguments: Sequence[Argument], schema: Any) -> RuntimeSchemaInfo:
     ]
     return RuntimeSchemaInfo(
         static_argnum=0,
-        static_kwargkey=names or None,
+        static_kwargkey=names,
         needs_pytree=any(a.tensor and a.many for a in arguments),
     )

@@ -85,8 +85,16 @@ def check_pins(settings: Settings, plugins: Iterable[Plugin]) -> None:
             )
 
 
-def unknown_names(settings: Settings, plugins: Sequence[Plugin]) -> Iterator[str]:
-    """Say which names in lists of the settings nothing answers to, with the nearest that does."""
+def unknown_names(
+    settings: Settings, plugins: Sequence[Plugin], fallbacks: Iterable[str] | None = None
+) -> Iterator[str]:
+    """Say which names in lists of the settings nothing answers to, with the nearest that does.
+
+    Args:
+        settings: lists of plugins, distributions and fallbacks.
+        plugins: all that are installed.
+        fallbacks: names of those that active plugins contribute; None while no plugin is loaded.
+    """
     names = {plugin.name for plugin in plugins}
     distributions = {plugin.distribution for plugin in plugins}
     lists: dict[str, tuple[Iterable[str], set[str]]] = {
@@ -95,6 +103,9 @@ def unknown_names(settings: Settings, plugins: Sequence[Plugin]) -> Iterator[str
     }
     if "order" in settings.model_fields_set:
         lists["order"] = settings.order, names
+    if fallbacks is not None:
+        lists["fallback.order"] = settings.fallback.order, set(fallbacks)
+        lists["fallback.ops"] = settings.fallback.ops, set(fallbacks)
     for field, (entries, known) in lists.items():
         normal = {normal_name(name) for name in known & distributions}
         for entry in entries:

@@ -97,7 +97,10 @@ def discover(settings: Settings) -> Discovery:
         raise BrokenPluginsError(failures)
     check_required(settings, plugins)
     check_pins(settings, plugins)
-    notes = (*map(str, failures), *unknown_names(settings, plugins))
+    notes = (
+        *map(str, failures),
+        *unknown_names(settings, plugins, [f.strategy.name for f in fallbacks]),
+    )
     for note in notes:
         warnings.warn(note, PluginWarning, stacklevel=2)
     return Discovery(tuple(plugins), tuple(contributions), tuple(fallbacks), notes)
@@ -150,6 +153,11 @@ def _collect(
         for strategy in _call(manager, others, plugin, SingleDimStrategy)
         for name in strategy.names
     ]
+    counted = Counter(strategy.op for strategy in strategies)
+    twice = sorted(op for op, count in counted.items() if count > 1)
+    if twice:
+        where = [str(s.origin.source) for s in strategies if s.op == twice[0]]
+        raise _failure(plugin, f"it claims {twice[0]} twice, at {' and '.join(where)}")
     fallbacks = [
         Fallback(strategy, _origin(plugin, strategy))
         for strategy in _call(manager, others, plugin, FallbackStrategy)

@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dtensor_registry._torch.catalog import Op, TorchCatalog
+from dtensor_registry._torch.catalog import Op, TorchCatalog, find_op
 from dtensor_registry._torch.entries import full_mesh_entry
 from dtensor_registry._torch.fallback import FallbackPolicy
 from dtensor_registry._torch.loan import LOAN, Layer
 from dtensor_registry._torch.replicate import replicate_op_strategy
 from dtensor_registry.discovery import discover
+from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.resolution import resolve
+from dtensor_registry.rules.strategy import op_name
 from dtensor_registry.settings import read_settings
 
 
@@ -22,12 +24,12 @@ class OpStrategyPack:
     """One op and the function that shards it on the whole mesh.
 
     Attributes:
-        op: the overload.
+        op: an overload, a packet, a custom op, or a name.
         strategy_function: torch's own kind, `(op_schema) -> OpStrategy`.
         schema_info: what is in torch's cache key; None: every non-tensor argument.
     """
 
-    op: Op
+    op: Any
     strategy_function: Callable[[Any], Any] = replicate_op_strategy
     schema_info: Any = None
 
@@ -43,15 +45,17 @@ def implicit_strategy_context(packs: Sequence[OpStrategyPack] | None = None) -> 
 
     Raises:
         InstallError: when entered or left inside a dispatch of this thread.
+        InvalidContributionError: for a pack whose op does not exist.
     """
     layer = Layer("an implicit strategy context", height=2)
     if packs is None:
         layer.missing = policy = _every_fallback()
-        layer.before_decomposition = policy.settings.before_decomposition
+        layer.before_decomposition = policy.settings.fallback.before_decomposition
     else:
         layer.entries = {
-            pack.op: full_mesh_entry(pack.op, pack.strategy_function, pack.schema_info)
+            op: full_mesh_entry(op, pack.strategy_function, pack.schema_info)
             for pack in packs
+            for op in _ops(pack.op)
         }
     LOAN.add(layer)
     try:
@@ -62,7 +66,19 @@ def implicit_strategy_context(packs: Sequence[OpStrategyPack] | None = None) -> 
 
 def _every_fallback() -> FallbackPolicy:
     settings = read_settings()
-    chosen = settings.fallback
-    if chosen.mode == "off":
-        chosen = chosen.model_copy(update={"mode": "warn"})
-    return FallbackPolicy(resolve(discover(settings), settings, TorchCatalog()).fallbacks, chosen)
+    if settings.fallback.mode == "off":
+        chosen = settings.fallback.model_copy(update={"mode": "warn"})
+        settings = settings.model_copy(update={"fallback": chosen})
+    fallbacks = resolve(discover(settings), settings, TorchCatalog()).fallbacks
+    return FallbackPolicy(fallbacks, settings)
+
+
+def _ops(named: Any) -> list[Op]:
+    """Find the overloads that an overload, a packet, a custom op or a name stands for."""
+    name = op_name(named)
+    found = [find_op(overload) for overload in TorchCatalog().overloads(name)]
+    if not found:
+        raise InvalidContributionError(
+            f"OpStrategyPack: there is no op {name}; import the library that defines it first"
+        )
+    return [op for op in found if op is not None]

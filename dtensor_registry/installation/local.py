@@ -6,11 +6,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from dtensor_registry._torch.catalog import TorchCatalog, find_op
-from dtensor_registry._torch.entries import single_dim_entry
-from dtensor_registry._torch.loan import LOAN, Entry, Layer
+from dtensor_registry._torch.loan import LOAN, Layer
+from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import LOCAL, Contribution, Discovery, Origin
-from dtensor_registry.resolution import resolve
 from dtensor_registry.rules import Rule, SingleDimStrategy
 from dtensor_registry.rules.strategy import rule_source
 from dtensor_registry.settings import read_settings
@@ -23,19 +21,8 @@ class Registration:
         self.strategy = strategy
         origin = Origin(LOCAL, "this process", "", rule_source(strategy))
         claims = [Contribution(name, strategy, origin) for name in strategy.names]
-        resolution = resolve(Discovery((), (), ()), read_settings(), TorchCatalog(), claims)
-        waiting = {name: v.winner for name, v in resolution.verdicts.items() if v.pending}
-
-        def pending(op: Any) -> Entry | None:
-            claim = waiting.get(str(op)) or waiting.get(str(op).rpartition(".")[0])
-            return None if claim is None else single_dim_entry(op, claim, resolution)
-
-        entries = {}
-        for name, verdict in resolution.verdicts.items():
-            op = find_op(name) if not verdict.pending else None
-            if op is not None and verdict.winner is not None:
-                entries[op] = single_dim_entry(op, verdict.winner, resolution)
-        self._layer = Layer(f"a rule for {strategy.op}", 1, entries, pending=pending)
+        winners = Winners(Discovery((), (), ()), read_settings(), claims)
+        self._layer = Layer(f"a rule for {strategy.op}", 1, winners.entries(), pending=winners.late)
         LOAN.add(self._layer)
 
     def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 
-from dtensor_registry._torch.catalog import Op, TorchCatalog, find_op
-from dtensor_registry._torch.entries import single_dim_entry
 from dtensor_registry._torch.fallback import FallbackPolicy
-from dtensor_registry._torch.loan import LOAN, Entry, Layer
+from dtensor_registry._torch.loan import LOAN, Layer
+from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Discovery, discover
-from dtensor_registry.resolution import Resolution, resolve
+from dtensor_registry.resolution import Resolution, check_pins_are_used
 from dtensor_registry.settings import Settings, read_settings
 
 
@@ -27,17 +26,19 @@ class Installation:
         resolution: who won each op, and why.
     """
 
-    def __init__(self, settings: Settings, discovery: Discovery, resolution: Resolution) -> None:
+    def __init__(self, settings: Settings, discovery: Discovery) -> None:
+        winners = Winners(discovery, settings)
+        check_pins_are_used(winners.resolution, settings)
         self.settings = settings
         self.discovery = discovery
-        self.resolution = resolution
+        self.resolution: Resolution = winners.resolution
         self._layer = Layer(
             "an installation",
             height=0,
-            entries=_entries(resolution),
+            entries=winners.entries(),
             adopts=settings.torch_rules,
-            pending=self._pending,
-            missing=FallbackPolicy(resolution.fallbacks, settings.fallback),
+            pending=winners.late,
+            missing=FallbackPolicy(self.resolution.fallbacks, settings),
             before_decomposition=settings.fallback.before_decomposition,
         )
         self._holders = 0
@@ -105,15 +106,6 @@ class Installation:
                 self._holders = 0  # those who held it before it was taken out do so no more
             self._holders += 1
 
-    def _pending(self, op: Op) -> Entry | None:
-        """Find the rule of an op that was contributed before the op existed."""
-        name = str(op)
-        for pending in (name, name.rpartition(".")[0]):
-            verdict = self.resolution.verdicts.get(pending)
-            if verdict is not None and verdict.pending and verdict.winner is not None:
-                return single_dim_entry(op, verdict.winner, self.resolution)
-        return None
-
 
 _installations: dict[str, Installation] = {}
 """What this process has installed, by settings: to install the same twice is to hold it twice."""
@@ -143,18 +135,7 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
     with LOAN.lock:
         held = _installations.get(key)
         if held is None or not held.active:
-            discovery = discover(chosen)
-            held = Installation(chosen, discovery, resolve(discovery, chosen, TorchCatalog()))
+            held = Installation(chosen, discover(chosen))
         held.hold()
         _installations[key] = held
         return held
-
-
-def _entries(resolution: Resolution) -> dict[Op, Entry]:
-    entries: dict[Op, Entry] = {}
-    for name, verdict in resolution.verdicts.items():
-        if verdict.winner is not None and not verdict.pending:
-            op = find_op(name)
-            assert op is not None, f"{name} was resolved as existing"
-            entries[op] = single_dim_entry(op, verdict.winner, resolution)
-    return entries

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TypeAlias
 
-from dtensor_registry.errors import RegistryError
+from dtensor_registry.errors import NotationError
 from dtensor_registry.placements import REPLICATE, Partial, Replicate, ShardingPlaceholder
 from dtensor_registry.rules.metadata import is_tensor, tensor_inputs
 
@@ -30,18 +30,10 @@ Letters: TypeAlias = tuple[str, ...]
 Row: TypeAlias = list[Replicate | Partial | ShardingPlaceholder]
 
 
-class EquationError(RegistryError, ValueError):
-    """A text is no einsum equation that has a sharding rule."""
-
-    def __init__(self, equation: str, position: int, problem: str) -> None:
-        self.equation = equation
-        self.position = position
-        self.problem = problem
-        super().__init__(
-            f"{problem}, at position {position}:\n    {equation}\n    {' ' * position}^\n"
-            "  An equation looks like 'mk,kn->mn': the letters of each operand's dims, '->', and"
-            " those of the output."
-        )
+_ADVICE = (
+    "An equation looks like 'mk,kn->mn': the letters of each operand's dims, '->', and"
+    " those of the output."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +139,7 @@ def einsum(equation: str, *, linearity: bool = True) -> Einsum:
             no product of what it is given: one that rounds, quantises or clamps an operand.
 
     Raises:
-        EquationError: with a caret under the character that does not fit.
+        NotationError: with a caret under the character that does not fit.
 
     >>> from dtensor_registry.placements import show_placements
     >>> from dtensor_registry.rules.metadata import TensorMeta
@@ -160,7 +152,8 @@ def einsum(equation: str, *, linearity: bool = True) -> Einsum:
     """
     arrow = equation.find("->")
     if arrow < 0:
-        raise EquationError(equation, len(equation), "expected '->' and the output's letters")
+        problem = "expected '->' and the output's letters"
+        raise NotationError(equation, len(equation), problem, _ADVICE)
     operands = []
     start = 0
     for text in equation[:arrow].split(","):
@@ -170,7 +163,8 @@ def einsum(equation: str, *, linearity: bool = True) -> Einsum:
     for letter in output:
         if not any(letter in operand for operand in operands):
             position = equation.index(letter)
-            raise EquationError(equation, position, f"no operand has the output's {letter!r}")
+            problem = f"no operand has the output's {letter!r}"
+            raise NotationError(equation, position, problem, _ADVICE)
     return Einsum(tuple(operands), output, linearity)
 
 
@@ -181,10 +175,11 @@ def _read_letters(equation: str, start: int, stop: int) -> Letters:
         if character == " ":
             continue
         if not (character.isascii() and character.isalpha()):
-            raise EquationError(equation, position, f"expected a letter, not {character!r}")
+            problem = f"expected a letter, not {character!r}"
+            raise NotationError(equation, position, problem, _ADVICE)
         if character in letters:
             problem = f"{character!r} stands twice in one tensor: a diagonal has no sharding rule"
-            raise EquationError(equation, position, problem)
+            raise NotationError(equation, position, problem, _ADVICE)
         letters.append(character)
     return tuple(letters)
 

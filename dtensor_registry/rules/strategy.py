@@ -99,6 +99,12 @@ class SingleDimStrategy:
                 f"SingleDimStrategy({self.op!s}): rule is a {type(self.rule).__name__}, neither a"
                 " function (op, args, kwargs) -> rows nor a template such as einsum('mk,kn->mn')"
             )
+        fields = ("static_argnum", "static_kwargkey", "needs_pytree")
+        if self.schema_info is not None and not all(hasattr(self.schema_info, f) for f in fields):
+            raise InvalidContributionError(
+                f"SingleDimStrategy({self.op!s}): schema_info is a"
+                f" {type(self.schema_info).__name__}; give a SchemaInfo, or None for the safe key"
+            )
         object.__setattr__(self, "names", tuple(op_name(op) for op in ops))
         object.__setattr__(self, "source", _writer())
 

@@ -65,7 +65,7 @@ def judge_backward(whole: WholeRun, row: Sequence[Any], ranks: int, *, seed: int
         for index, value in enumerate(whole.outputs)
     ]
     try:
-        wanted = _gradients(whole, whole.inputs, lambda index, _: drawn[index])
+        wanted = gradients(whole, whole.inputs, lambda index, _: drawn[index])
     except (RuntimeError, NotImplementedError) as error:
         return Verdict("not applicable", shown, (ranks,), f"no gradient: {said(error)}")
     pieces = [
@@ -82,7 +82,7 @@ def judge_backward(whole: WholeRun, row: Sequence[Any], ranks: int, *, seed: int
             return _piece_of_upstream(drawn[index], placement[0], output, want, rank, ranks)
 
         try:
-            found.append(_gradients(whole, local, upstream))
+            found.append(gradients(whole, local, upstream))
         except (RuntimeError, NotImplementedError, IndexError) as error:
             on_empty = lacks_data(whole, pieces, rank)
             told = f"the backward of rank {rank} raises {said(error)}"
@@ -102,7 +102,7 @@ def judge_backward(whole: WholeRun, row: Sequence[Any], ranks: int, *, seed: int
     return Verdict("sound", shown, (ranks,))
 
 
-def _gradients(
+def gradients(
     whole: WholeRun,
     tensors: Sequence[torch.Tensor],
     upstream: Callable[[int, torch.Tensor], torch.Tensor | None],

@@ -22,6 +22,8 @@ from dtensor_registry.verification.behaviour import (
 from dtensor_registry.verification.complete import missing_rows
 from dtensor_registry.verification.findings import Finding, Report
 from dtensor_registry.verification.inputs import Role, Sample, sample_of, variants
+from dtensor_registry.verification.isolation import Note, silent
+from dtensor_registry.verification.layout import layout_of
 from dtensor_registry.verification.program import name_of
 from dtensor_registry.verification.soundness import judge_answer
 from dtensor_registry.verification.static import plain, show_row
@@ -31,6 +33,9 @@ from dtensor_registry.verification.wholerun import WholeRun, run_whole
 
 _MOST_MISSING = 5
 """Missing rows that one call may report, the most useful first."""
+
+_LEAST_SAVING = 0.5
+"""Microseconds; a row saves nothing if its inputs can be had for nothing (R as P(avg))."""
 
 
 def check(
@@ -43,6 +48,8 @@ def check(
     allow_uneven_sharding: bool = False,
     budget: int = 500,
     seed: int = 0,
+    by_pieces: bool = True,
+    note: Note = silent,
 ) -> Report:
     """Check a rule against ground truth, call by call.
 
@@ -61,6 +68,9 @@ def check(
         budget: how many ways of handing out the inputs of one call the search for missing
             rows may try; 0 leaves it out.
         seed: of all drawn numbers.
+        by_pieces: False leaves out all that runs the op in pieces, for an op of which DTensor
+            rewrites the arguments (`view`), so that the pieces' calls are not this call.
+        note: is told what is about to be tried.
 
     Raises:
         TypeError: if a sample is no pair of arguments and keyword arguments.
@@ -71,13 +81,13 @@ def check(
     >>> check(torch.mul, [((x, x), {})], pointwise(linear=[(0, 1)])).errors[0].about
     'P(sum) <- P(sum), P(sum)'
     """
-    tally = Tally()
+    tally = Tally(note=note)
     answers: list[Answer] = []
     for sample in map(sample_of, samples):
-        accepted = _judge_call(op, sample, rule, tally, seed, allow_uneven_sharding)
+        accepted = _judge_call(op, sample, rule, tally, seed, allow_uneven_sharding, by_pieces)
         answers += [answer for _, answer in accepted.values()]
         anchor = accepted.get("drawn") or accepted.get("given")
-        if anchor is None:
+        if anchor is None or not by_pieces:
             continue
         _judge_gradients(*anchor, tally, seed)
         others = [accepted[r][0] for r in ("negated", "truth", "larger", "given") if r in accepted]
@@ -100,7 +110,13 @@ def check(
 
 
 def _judge_call(
-    op: Callable[..., Any], sample: Sample, rule: Rule, tally: Tally, seed: int, allow_empty: bool
+    op: Callable[..., Any],
+    sample: Sample,
+    rule: Rule,
+    tally: Tally,
+    seed: int,
+    allow_empty: bool,
+    by_pieces: bool,
 ) -> dict[Role, tuple[WholeRun, Answer]]:
     """Judge a sample and its variants; return the first of each role that the op takes."""
     accepted: dict[Role, tuple[WholeRun, Answer]] = {}
@@ -119,9 +135,20 @@ def _judge_call(
             continue
         for finding in repeated(answer):
             tally.add(finding)
-        judge_answer(op, whole, answer, tally, seed=seed, allow_empty=allow_empty)
+        if by_pieces:
+            judge_answer(op, whole, answer, tally, seed=seed, allow_empty=allow_empty)
+        else:
+            _read_answer(whole, answer, tally)
         accepted.setdefault(variant.role, (whole, answer))
     return accepted
+
+
+def _read_answer(whole: WholeRun, answer: Answer, tally: Tally) -> None:
+    """Hold rows against the call on their face, without running anything."""
+    for row, shown in zip(answer.rows, answer.shown, strict=True):
+        fault = layout_of(whole, [row])
+        if isinstance(fault, str):
+            tally.add(Finding("malformed", fault, shown, str(answer.sample)))
 
 
 def _judge_gradients(whole: WholeRun, answer: Answer, tally: Tally, seed: int) -> None:
@@ -148,7 +175,8 @@ def _search(
     ]
     found, tried = missing_rows(whole, standing, others, budget)
     tally.combinations += tried
-    for missing in found[:_MOST_MISSING]:
+    useful = [missing for missing in found if missing.saves >= _LEAST_SAVING]
+    for missing in useful[:_MOST_MISSING]:
         told = f"it would save {missing.saves:.0f} us where inputs come like this"
         shown = show_row(missing.row, len(whole.inputs))
         tally.add(Finding("missing", told, shown, str(answer.sample), saves=missing.saves))

@@ -12,6 +12,7 @@ Kind: TypeAlias = Literal[
     "unsound",
     "crash",
     "backward",
+    "dispatch",
     "cache key",
     "changes",
     "impure",
@@ -29,6 +30,7 @@ _MEANING: dict[Kind, str] = {
     "unsound": "a row gives another result than the whole run",
     "crash": "the op raises on the pieces that a row hands out",
     "backward": "a row gives other gradients than the whole run",
+    "dispatch": "DTensor, with this rule in force, gives another result than the whole run",
     "cache key": "an argument changes the rows, but is not in the cache key",
     "changes": "the same question got two answers",
     "impure": "the rule changed its arguments",
@@ -44,8 +46,18 @@ _MEANING: dict[Kind, str] = {
 KINDS = tuple(_MEANING)
 """Every kind, in the order in which a report lists them."""
 
-ERRORS = frozenset(
-    {"raises", "malformed", "unsound", "crash", "backward", "cache key", "changes", "impure"}
+ERRORS: frozenset[Kind] = frozenset(
+    {
+        "raises",
+        "malformed",
+        "unsound",
+        "crash",
+        "backward",
+        "dispatch",
+        "cache key",
+        "changes",
+        "impure",
+    }
 )
 """Kinds that make a rule one not to be trusted."""
 

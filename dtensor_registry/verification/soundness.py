@@ -42,6 +42,7 @@ def judge_answer(
         for mesh in _FEW.get(sample.role, _LINES):
             if tally.is_wrong(shown):
                 break
+            tally.note(f"{shown} on {mesh[0]} ranks: {asked}")
             verdict = judge(whole, [row], mesh, seed=seed, allow_empty=allow_empty)
             tally.count(verdict, shown, asked)
             if verdict.is_wrong:
@@ -50,6 +51,7 @@ def judge_answer(
     if sample.role not in _SQUARE_ROLES:
         return
     for rows in islice(_pairs(whole, answer, tally), _MOST_PAIRS):
+        tally.note(f"two rows on 2x2 ranks: {asked}")
         verdict = judge(whole, rows, _SQUARE, seed=seed, allow_empty=allow_empty)
         tally.combinations += 1
         if verdict.is_wrong:

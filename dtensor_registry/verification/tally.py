@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dtensor_registry.verification.findings import KINDS, Finding, Kind
+from dtensor_registry.verification.isolation import Note, silent
 from dtensor_registry.verification.truth import Verdict
 
 
@@ -37,6 +38,7 @@ class Tally:
 
     samples: int = 0
     combinations: int = 0
+    note: Note = silent
     _findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
     _rows: dict[str, _Seen] = field(default_factory=dict)
     _wrong: set[str] = field(default_factory=set)

@@ -90,7 +90,6 @@ def test_rows_that_raise_are_the_plugins_failure_by_name(fake_distribution: Any,
     assert f"acme-fallback 1.0 (entry point 'acme', {module}.py:3)" in str(caught.value)
 
 
-@pytest.mark.xfail(reason="what a refusal raises reaches the user as it is")
 def test_a_refusal_that_raises_is_the_plugins_failure_by_name(
     fake_distribution: Any, x: Any
 ) -> None:
@@ -100,7 +99,6 @@ def test_a_refusal_that_raises_is_the_plugins_failure_by_name(
     assert "acme-fallback 1.0 (entry point 'acme'" in str(caught.value)
 
 
-@pytest.mark.xfail(reason="disabled globs are not held against fallbacks")
 def test_a_fallback_that_is_switched_off_for_an_op_is_not_asked(
     fake_distribution: Any, x: Any
 ) -> None:

@@ -97,7 +97,6 @@ def test_a_fallback_that_ends_is_gone_in_a_thread_that_used_it(
         other(shift, x)
 
 
-@pytest.mark.xfail(reason="the refresh of a cached decision asks no fallback")
 def test_a_fallback_that_begins_again_serves_a_thread_that_used_it_before(
     fallback: None, x: Any, other: Any
 ) -> None:
@@ -106,7 +105,6 @@ def test_a_fallback_that_begins_again_serves_a_thread_that_used_it_before(
             assert other(shift, x).placements == (R,)
 
 
-@pytest.mark.xfail(reason="the refresh of a cached decision asks no fallback")
 def test_a_fallback_takes_over_in_a_thread_that_cached_a_rule_which_was_undone(
     fallback: None, x: Any, other: Any
 ) -> None:
@@ -165,7 +163,6 @@ def test_after_the_last_undo_torchs_propagator_has_no_trace_of_the_host() -> Non
     assert before == after != during
 
 
-@pytest.mark.xfail(reason="a dispatch is noticed only while a layer is in force")
 def test_a_fake_kernel_that_installs_is_refused_as_well(x: Any) -> None:
     registrations = []
 
@@ -187,10 +184,6 @@ def test_a_fake_kernel_that_installs_is_refused_as_well(x: Any) -> None:
             registration.undo()
 
 
-@pytest.mark.xfail(
-    reason="a refresh is not noticed as a dispatch; it would clear the cache under a running hit",
-    run=False,
-)
 def test_a_rule_that_makes_a_change_when_it_is_asked_afresh_is_refused(
     fallback: None, x: Any
 ) -> None:

@@ -81,7 +81,6 @@ def test_it_takes_torchs_rule_where_torch_is_put_first(fake_distribution: Any, p
         assert matmul(*pair).placements == (S0, S1)
 
 
-@pytest.mark.xfail(reason="a registration follows like() to torch and past the installation")
 def test_it_takes_the_installed_rule_for_a_registration_of_this_process(
     fake_distribution: Any, pair: Any
 ) -> None:

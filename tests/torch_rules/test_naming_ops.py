@@ -118,7 +118,6 @@ def test_a_registration_under_settings_that_cannot_be_used_is_a_settings_error(
         pass
 
 
-@pytest.mark.xfail(reason="a pack takes nothing but an overload")
 @pytest.mark.parametrize("op", [torch.ops.aten.relu, "aten.relu.default", f])
 def test_a_pack_takes_ops_as_strategies_do(op: Any) -> None:
     with dr.implicit_strategy_context([dr.OpStrategyPack(op)]):

@@ -82,7 +82,6 @@ def test_a_rule_of_this_process_is_bound_once_the_op_exists(library: str, x: Any
         assert f(x).placements == (R, S1)
 
 
-@pytest.mark.xfail(reason="a packet that exists is bound to the overloads it has at install time")
 def test_a_new_overload_of_a_packet_that_exists_is_covered_by_the_packets_rule(
     fake_distribution: Any, library: str, x: Any
 ) -> None:
@@ -99,7 +98,6 @@ def test_a_new_overload_of_a_packet_that_exists_is_covered_by_the_packets_rule(
         "before install",
         pytest.param(
             "after install",
-            marks=pytest.mark.xfail(reason="pending claims are told apart by name, not by order"),
         ),
     ],
 )

@@ -80,15 +80,7 @@ def test_a_registration_answers_at_once_and_undo_gives_torchs_answer_back(
 
 @pytest.mark.parametrize(
     "cache",
-    [
-        pytest.param(
-            native,
-            marks=pytest.mark.xfail(
-                reason="what another thread's C++ cache held before the first install stays there"
-            ),
-        ),
-        python,
-    ],
+    [native, python],
 )
 def test_a_second_thread_that_cached_torchs_answer_gets_the_new_one_as_well(
     mesh: Any, cache: Callable[[Any], Ask]

@@ -54,6 +54,10 @@ BROKEN = {
         hook("raise KeyError('x')", name="provide_fallback"),
         r"its hook provide_fallback raised KeyError: 'x'",
     ),
+    "it claims an op twice": (
+        hook("return [SingleDimStrategy('acme.f.default', einsum('mk,kn->mn')) for _ in 'ab']"),
+        r"it claims acme.f.default twice, at .*:5 and .*:5",
+    ),
     "a strategy is built from wrong parts": (
         hook("return [SingleDimStrategy('acme.f.default', 'mk,kn->mn')]"),
         r"its hook provide_single_dim_strategy raised InvalidContributionError:"

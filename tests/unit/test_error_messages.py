@@ -22,6 +22,7 @@ def test_conflicting_strategies() -> None:
         "aten.mm.default",
         [OWNER, "other-rules 0.4.1 (entry point 'other', other/mm.py:12)"],
         ["acme", "other"],
+        ["acme", "*", "pointwise", "matrix", "torch"],
     )
     assert str(error) == (
         "aten.mm.default has 2 providers of equal rank.\n"

@@ -142,7 +142,6 @@ def test_a_variable_that_is_no_json_is_a_settings_error(monkeypatch: pytest.Monk
     assert message_of().startswith('error parsing value for field "order"')
 
 
-@pytest.mark.xfail(reason="TOMLDecodeError goes through as it is")
 @pytest.mark.parametrize("file", ["dtensor_registry.toml", "pyproject.toml"])
 def test_a_file_that_is_no_toml_is_a_settings_error_that_names_it(file: str) -> None:
     Path(file).write_text("order = [")

@@ -74,7 +74,7 @@ def wanted_of(whole: WholeRun, seed: int) -> Wanted:
     tensors = (*whole.inputs, *whole.tensor_outputs)
     relative = relative_tolerance(tensors, max((t.numel() for t in tensors), default=1))
     pulled = None
-    if not whole.mutated and any(is_inexact(tensor) for tensor in whole.inputs):
+    if not whole.mutated and not is_composite(whole.op) and any(is_inexact(tensor) for tensor in whole.inputs):
         try:
             pulled = tuple(gradients(whole, whole.inputs, lambda index, _: upstream[index]))
         except (RuntimeError, NotImplementedError):
@@ -119,20 +119,25 @@ def is_refusal(error: Exception) -> bool:
 
 def chosen(whole: WholeRun, start: Start, mesh: DeviceMesh, seed: int) -> str:
     """Make a call once more, to see what the expansion chooses: `outputs <- inputs`."""
-    given = _placed(whole, _pieces(whole, start, mesh, seed), start, mesh)
-    args, kwargs = fill(whole.args, whole.kwargs, given)
+    pieces = _pieces(whole, start, mesh, seed)
     try:
-        with audit() as record, torch.no_grad():
-            whole.op(*args, **kwargs)
+        with torch.inference_mode(is_composite(whole.op)), torch.no_grad():
+            args, kwargs = fill(whole.args, whole.kwargs, _placed(whole, pieces, start, mesh))
+            with audit() as record:
+                whole.op(*args, **kwargs)
     except Exception:
         return "nothing that runs"
     rows = (row for row in record.rows if row.op == str(whole.op))
     return next((" | ".join(islice(row.placements, 3)) for row in rows), "nothing")
 
 
-def _pieces(
-    whole: WholeRun, start: Start, mesh: DeviceMesh, seed: int
-) -> list[list[torch.Tensor]]:
+def is_composite(op: Any) -> bool:
+    """Say whether an op reaches DTensor as itself in inference mode only, else in its parts."""
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), composite)
+
+
+def _pieces(whole: WholeRun, start: Start, mesh: DeviceMesh, seed: int) -> list[list[torch.Tensor]]:
     with plainly():
         return [
             whole.pieces(at, column, tuple(mesh.shape), seed) for at, column in enumerate(start)
@@ -153,9 +158,9 @@ def _forward(
 ) -> str | None:
     """Say what of the outputs, or of what is written to, differs from the whole run."""
     whole = wanted.whole
-    given = _placed(whole, pieces, start, mesh)
-    args, kwargs = fill(whole.args, whole.kwargs, given)
-    with torch.no_grad():
+    with torch.inference_mode(is_composite(whole.op)), torch.no_grad():
+        given = _placed(whole, pieces, start, mesh)
+        args, kwargs = fill(whole.args, whole.kwargs, given)
         outputs = outputs_of(whole.op(*args, **kwargs))
     if len(outputs) != len(whole.outputs):
         return f"it returns {len(outputs)} outputs, the whole run {len(whole.outputs)}"

@@ -105,10 +105,10 @@ def check_installed(
 def _wanted(op: OpOverload, sample: Sample, seed: int) -> Iterator[Wanted]:
     try:
         whole = run_whole(op, sample.args, sample.kwargs)
-        if whole.inputs and is_deterministic(whole):
-            yield wanted_of(whole, seed)
     except Exception:
         return  # that an op refuses a sample is told by `check`
+    if whole.inputs and is_deterministic(whole):
+        yield wanted_of(whole, seed)
 
 
 def _gist(told: str) -> str:

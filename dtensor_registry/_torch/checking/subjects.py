@@ -16,7 +16,6 @@ from dtensor_registry._torch.entries import single_dim_entry
 from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.tables import LEDGER, propagator
 from dtensor_registry.discovery import Contribution, Discovery, discover
-from dtensor_registry.discovery.values import same_distribution
 from dtensor_registry.errors import InstallError, SettingsError
 from dtensor_registry.resolution import Resolution, resolve
 from dtensor_registry.rules import Rule

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 
@@ -42,7 +42,7 @@ class Options:
 
     samples: int = 6
     budget: int = 120
-    dispatched: int = 2
+    dispatched: int = 1
     draws: int = 2
     seed: int = 0
     seconds: float = 120.0
@@ -102,7 +102,7 @@ class Task:
 
 def verify_subject(
     subject: Subject,
-    options: Options = Options(),  # noqa: B008 - a frozen value
+    options: Options = Options(),
     given: Sequence[Sample] | None = None,
     note: Note = silent,
 ) -> Verified:
@@ -133,15 +133,13 @@ def verify_subject(
     if options.dispatched:
         report = _with_dispatch(subject, report, samples, options, note)
     seconds = time.monotonic() - began
-    return Verified(
-        subject.name, subject.plugin, report, samples.source, samples.note, seconds
-    )
+    return Verified(subject.name, subject.plugin, report, samples.source, samples.note, seconds)
 
 
 def verify(
     settings: Settings,
     patterns: Sequence[str] = (),
-    options: Options = Options(),  # noqa: B008 - a frozen value
+    options: Options = Options(),
     *,
     processes: int = 1,
     seconds: float | None = None,

@@ -1,0 +1,92 @@
+"""Whether the sizes of a call agree with its equation: one letter, one size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from dtensor_registry.rules.notation.axes import Axis
+from dtensor_registry.rules.notation.reading import Call, Key
+from dtensor_registry.rules.sizes import differ, is_one
+
+
+@dataclass(frozen=True, slots=True)
+class _Dim:
+    """One dim of one tensor of a call.
+
+    Attributes:
+        what: its key, or the element of the equation that has none.
+        size: of the dim.
+        tensor: name of the tensor.
+        number: of the equation's input.
+        element: of that input.
+    """
+
+    what: Key | Axis
+    size: Any
+    tensor: str
+    number: int
+    element: int
+
+
+def check_sizes(call: Call, fixed: tuple[str, ...], given: Mapping[str, int]) -> None:
+    """Check that a letter has one size, broadcasting aside, and that factors multiply to theirs.
+
+    The sizes of a letter in `fixed` are nobody's business: such a dim is never cut.
+
+    Args:
+        call: whose ranks agree with its equation.
+        fixed: letters and groups.
+        given: sizes of letters that are known otherwise.
+
+    Raises:
+        NotationError: at the first dim that does not agree with what came before it.
+    """
+    known: dict[Key, tuple[Any, str]] = {(name, 0): (n, "sizes") for name, n in given.items()}
+    dims = list(_listed(call))
+    for dim in dims:
+        if isinstance(dim.what, Axis) or dim.what[0] in fixed:
+            continue
+        size, where = known.get(dim.what, (1, ""))
+        if differ(size, dim.size):
+            name = dim.what[0]
+            problem = f"{name!r} is {dim.size} in {dim.tensor}, but {size} in {where}"
+            advice = f'If it need not agree, and is never to be cut, add fixed="{name}".'
+            raise call.error(dim.number, dim.element, problem, advice)
+        if is_one(size):
+            known[dim.what] = (dim.size, dim.tensor)
+    sizes = {name: size for (name, index), (size, _) in known.items() if index == 0}
+    for dim in dims:
+        if isinstance(dim.what, Axis):
+            _check_element(call, dim, dim.what, sizes)
+
+
+def _check_element(call: Call, dim: _Dim, axis: Axis, sizes: Mapping[str, Any]) -> None:
+    """Check a dim made of factors, or of size 1; factors of unknown size divide it."""
+    if not isinstance(dim.size, int):
+        return
+    factors = {name: sizes[name] for name in axis.letters if isinstance(sizes.get(name), int)}
+    product = prod(factors.values())
+    is_whole = len(factors) == len(axis.letters)
+    if dim.size == product or (not is_whole and product and dim.size % product == 0):
+        return
+    told = ", ".join(f"{name} = {size}" for name, size in factors.items())
+    problem = f"dim of size {dim.size} in {dim.tensor} is not '{axis}'"
+    problem += f" with {told}" if told else ""
+    raise call.error(dim.number, dim.element, problem)
+
+
+def _listed(call: Call) -> Iterator[_Dim]:
+    for seat in call.seats:
+        if seat.operand is None:
+            continue
+        group = len(seat.tensor.shape) - len(call.axes(seat)) + 1
+        elements = [
+            element
+            for element, axis in enumerate(call.axes(seat))
+            for _ in range(group if axis.is_group else 1)
+        ]
+        for what, size, element in zip(call.dims(seat), seat.tensor.shape, elements, strict=False):
+            yield _Dim(what, size, seat.name, seat.operand, element)
