@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class RegistryError(Exception):
@@ -118,6 +119,9 @@ class RuleError(RegistryError, RuntimeError):
 class NoValidRowError(RegistryError, RuntimeError):
     """No row of a rule fits the inputs of one call."""
 
+    headline = "no row of its sharding rule fits these inputs."
+    advice = ""
+
     def __init__(
         self, op: str, plugin: str, owner: str, inputs: str, mesh: str, reasons: Iterable[str]
     ) -> None:
@@ -127,11 +131,24 @@ class NoValidRowError(RegistryError, RuntimeError):
         self.reasons = tuple(reasons)
         listed = "\n".join(f"    {reason}" for reason in self.reasons)
         super().__init__(
-            f"{op}: no row of its sharding rule fits these inputs.\n  rule of {owner}\n"
-            f"  inputs {inputs} on mesh {mesh}\n{listed}\n"
+            f"{op}: {self.headline}\n  rule of {owner}\n"
+            f"  inputs {inputs} on mesh {mesh}\n{listed}\n{self.advice}"
             f"  Redistribute an input first, or leave the op to others:"
             f"  {_switch_off(plugin, op)}"
         )
+
+
+class InPlacePlacementError(NoValidRowError):
+    """An in-place op would have to change the placement of what it writes to."""
+
+    def __init__(self, op: str, *told: Any, placement: str, out_of_place: str) -> None:
+        self.placement = placement
+        self.headline = (
+            "in-place operations that require placement changes are not supported. The input"
+            f" has placement {placement}, and no row of the rule keeps it."
+        )
+        self.advice = f"  Use the out-of-place form:  {out_of_place}\n"
+        super().__init__(op, *told)
 
 
 class UnsupportedTorchError(RegistryError):

@@ -26,7 +26,13 @@ from dtensor_registry._torch.prices import asker, pricer
 from dtensor_registry._torch.rule import InstalledRule, TorchRule
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import dispatcher
-from dtensor_registry.errors import FallbackRefusedError, NoValidRowError, RandomOpError, RuleError
+from dtensor_registry.errors import (
+    FallbackRefusedError,
+    InPlacePlacementError,
+    NoValidRowError,
+    RandomOpError,
+    RuleError,
+)
 from dtensor_registry.expansion import Candidate, candidates, cheapest, objections
 from dtensor_registry.placements import REPLICATE
 
@@ -200,4 +206,11 @@ def _no_valid_row(call: Call, rule: InstalledRule) -> Exception:
     )
     shown = reasons[:8] + ([f"... {len(reasons) - 8} more"] if len(reasons) > 8 else [])
     mesh = "x".join(map(str, call.problem.mesh_shape))
-    return NoValidRowError(op, rule.origin.plugin, str(rule.origin), inputs, mesh, shown)
+    told = (op, rule.origin.plugin, str(rule.origin), inputs, mesh, shown)
+    packet, _, overload = op.rpartition(".")
+    if packet.endswith("_") and facts(call.op).mutates:
+        first = f"({', '.join(map(str, call.problem.inputs[0].sources[0]))})"
+        return InPlacePlacementError(
+            *told, placement=first, out_of_place=f"{packet[:-1]}.{overload}"
+        )
+    return NoValidRowError(*told)

@@ -11,10 +11,11 @@ from dtensor_registry.cli.command import PROBLEM, USAGE, Command
 from dtensor_registry.cli.ops import OPS
 from dtensor_registry.cli.plugins import PLUGINS
 from dtensor_registry.cli.screen import print_error
+from dtensor_registry.cli.verify import VERIFY
 from dtensor_registry.errors import RegistryError, SettingsError
 
 NAME = "dtensor-registry"
-COMMANDS: tuple[Command, ...] = (OPS, PLUGINS)
+COMMANDS: tuple[Command, ...] = (OPS, PLUGINS, VERIFY)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

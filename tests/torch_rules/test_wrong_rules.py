@@ -192,7 +192,8 @@ def test_inputs_that_no_row_fits_are_told_with_the_reasons(local_mesh: Any) -> N
     source = str(registration.strategy.rule.__code__.co_filename).rpartition("/")[2]
     told = shown(caught.value)
     assert told.startswith(
-        "trunk_wrong.scale_.default: no row of its sharding rule fits these inputs.\n"
+        "trunk_wrong.scale_.default: in-place operations that require placement changes are not"
+        " supported. The input has placement (S(0)), and no row of the rule keeps it.\n"
     )
     assert f"{source}:{line}" in told
     assert told.partition("  inputs")[2] == (
@@ -201,8 +202,8 @@ def test_inputs_that_no_row_fits_are_told_with_the_reasons(local_mesh: Any) -> N
         " become (R)\n"
         "    () <- (S(1)), (S(1)): input 0 is 'x', which the op writes to, and must stay (S(0)),"
         " not become (S(1))\n"
-        "  Redistribute an input first, or leave the op to others:"
-        "  DTENSOR_REGISTRY_DISABLED='[\"local:trunk_wrong.scale_.default\"]'"
+        "  Use the out-of-place form:  trunk_wrong.scale.default\n"
+        "  Redistribute an input first, or leave the op to others:  undo() the registration"
     )
 
 

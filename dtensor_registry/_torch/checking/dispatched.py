@@ -74,7 +74,11 @@ def wanted_of(whole: WholeRun, seed: int) -> Wanted:
     tensors = (*whole.inputs, *whole.tensor_outputs)
     relative = relative_tolerance(tensors, max((t.numel() for t in tensors), default=1))
     pulled = None
-    if not whole.mutated and not is_composite(whole.op) and any(is_inexact(tensor) for tensor in whole.inputs):
+    if (
+        not whole.mutated
+        and not is_composite(whole.op)
+        and any(is_inexact(tensor) for tensor in whole.inputs)
+    ):
         try:
             pulled = tuple(gradients(whole, whole.inputs, lambda index, _: upstream[index]))
         except (RuntimeError, NotImplementedError):

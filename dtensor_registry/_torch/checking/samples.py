@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.checking.derived import derived_calls, plain_forms
+from dtensor_registry._torch.checking.derived import derived_calls, plain_forms, runs
 from dtensor_registry._torch.checking.made_up import made_up_calls
 from dtensor_registry._torch.checking.opinfo import (
     LARGEST,
@@ -57,7 +57,7 @@ def samples_for(op: OpOverload, given: Callable[[], Iterable[Any]] | None, limit
         return Samples(tuple(map(sample_of, given()))[:limit], "author")
     note = ""
     try:
-        known = opinfo_calls(op)
+        known = [sample for sample in opinfo_calls(op) if runs(op, sample)]
         for plain in plain_forms(op) if not known else ():
             known += derived_calls(op, opinfo_calls(plain))
     except MissingOpInfoError as error:
