@@ -7,7 +7,9 @@ own rules too where an installation adopts them. Everything else goes on to torc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from torch._ops import OpOverload
@@ -23,6 +25,7 @@ from dtensor_registry._torch.call import Call, is_concrete, read_call, tensor_sp
 from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry._torch.elements import decide_elements, runs_per_element
 from dtensor_registry._torch.prices import asker, pricer
+from dtensor_registry._torch.rehearsal import fails_on_empty, takes_global_sizes
 from dtensor_registry._torch.rule import InstalledRule, TorchRule
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import dispatcher
@@ -33,7 +36,13 @@ from dtensor_registry.errors import (
     RandomOpError,
     RuleError,
 )
-from dtensor_registry.expansion import Candidate, candidates, cheapest, objections
+from dtensor_registry.expansion import (
+    Candidate,
+    candidates,
+    cheapest,
+    objections,
+    show_tensor,
+)
 from dtensor_registry.placements import REPLICATE
 
 Expanded = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
@@ -122,16 +131,27 @@ def decide(
         raise RuleError(str(op_schema.op), rule.origin.plugin, str(rule.origin), call)
     if any(len(sources) > 1 for sources in call.specs):
         valid = candidates(call.problem, pricer(call.mesh, call.specs))
-    else:
-        best = cheapest(call.problem, asker(call.specs))
-        valid = () if best is None else (best.candidate,)
-    if valid:
-        if isinstance(rule, InstalledRule):
-            _refuse_choice(call, valid[0], rule)
-        return OpStrategy([_op_spec(call, candidate) for candidate in valid])
+        if valid:
+            return OpStrategy([_op_spec(call, candidate) for candidate in valid])
+    best = _cheapest(call)
     if isinstance(rule, TorchRule):
-        return None
-    raise _no_valid_row(call, rule)
+        return None if best is None else OpStrategy([_op_spec(call, best)])
+    if best is not None and fails_on_empty(call, op_schema, best):
+        # One rank would raise while the others wait for it: such pieces are not offered.
+        call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
+        best = _cheapest(call)
+    if best is None or math.isinf(best.cost):
+        raise _no_valid_row(call, rule)
+    _refuse_choice(call, best, rule)
+    problem = takes_global_sizes(call, op_schema, best)
+    if problem is not None:
+        raise RuleError(str(op_schema.op), rule.origin.plugin, str(rule.origin), problem)
+    return OpStrategy([_op_spec(call, best)])
+
+
+def _cheapest(call: Call) -> Candidate | None:
+    choice = cheapest(call.problem, asker(call.specs))
+    return None if choice is None else choice.candidate
 
 
 def _refuse_choice(call: Call, choice: Candidate, rule: InstalledRule) -> None:
@@ -197,20 +217,23 @@ def _inside_decomposition() -> bool:
 
 def _no_valid_row(call: Call, rule: InstalledRule) -> Exception:
     reasons = list(dict.fromkeys(objections(call.problem)))
+    for candidate in candidates(call.problem, pricer(call.mesh, call.specs)):
+        for at, (costs, wanted) in enumerate(zip(candidate.costs, candidate.inputs, strict=True)):
+            if math.inf in costs:
+                reasons.append(f"torch has no way to bring input {at} to {show_tensor(wanted)}")
     op = str(call.op)
     if rule.fallback is not None:
         return FallbackRefusedError(op, [(rule.fallback, reasons[0])])
     inputs = ", ".join(
-        f"{tensor.shape}@({', '.join(map(str, tensor.sources[0]))})"
-        for tensor in call.problem.inputs
+        f"{tensor.shape}@{show_tensor(tensor.sources[0])}" for tensor in call.problem.inputs
     )
     shown = reasons[:8] + ([f"... {len(reasons) - 8} more"] if len(reasons) > 8 else [])
     mesh = "x".join(map(str, call.problem.mesh_shape))
     told = (op, rule.origin.plugin, str(rule.origin), inputs, mesh, shown)
     packet, _, overload = op.rpartition(".")
     if packet.endswith("_") and facts(call.op).mutates:
-        first = f"({', '.join(map(str, call.problem.inputs[0].sources[0]))})"
+        first = call.problem.inputs[0].sources[0]
         return InPlacePlacementError(
-            *told, placement=first, out_of_place=f"{packet[:-1]}.{overload}"
+            *told, placement=show_tensor(first), out_of_place=f"{packet[:-1]}.{overload}"
         )
     return NoValidRowError(*told)

@@ -1,4 +1,4 @@
-"""An op run on fake pieces, to see what one rank would get before any rank runs it.
+"""An op run on pieces without data, to see what one rank would get before any rank runs it.
 
 torch decides from global shapes alone. Two mistakes show only on a rank's own pieces: an
 argument that holds a global size, which the local kernel would take for its own, and a
@@ -12,41 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
-from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.distributed.tensor._op_schema import OpSchema, OpStrategy
+from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, TupleStrategy
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils._pytree import tree_map
 
 from dtensor_registry._torch.call import Call
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import propagator
-from dtensor_registry.expansion import Candidate
-from dtensor_registry.placements import Placements, Shard, is_shard
-
-
-def piece(
-    shape: Sequence[int], placements: Placements, mesh_shape: Sequence[int], at: Sequence[int]
-) -> tuple[int, ...]:
-    """Give the shape of one rank's piece of a tensor, as `torch.chunk` cuts it.
-
-    Args:
-        shape: global shape.
-        placements: one per mesh dim, no strided shards.
-        mesh_shape: ranks per mesh dim.
-        at: the rank's coordinate on each mesh dim.
-
-    >>> piece((5, 4), (Shard(0),), (4,), (3,))
-    (0, 4)
-    """
-    sizes = list(shape)
-    for placement, ranks, index in zip(placements, mesh_shape, at, strict=True):
-        if isinstance(placement, Shard):
-            size = sizes[placement.tensor_dim]
-            each = -(-size // ranks)
-            sizes[placement.tensor_dim] = max(min(each, size - index * each), 0)
-    return tuple(sizes)
+from dtensor_registry.expansion import Candidate, piece
+from dtensor_registry.placements import Shard, is_shard
 
 
 def fails_on_empty(call: Call, op_schema: OpSchema, choice: Candidate) -> str | None:
@@ -114,22 +90,24 @@ def _pieces(call: Call, choice: Candidate, at: tuple[int, ...]) -> list[tuple[in
 def _run(call: Call, op_schema: OpSchema, shapes: Sequence[tuple[int, ...]]) -> Any:
     given = iter(zip(call.specs, shapes, strict=True))
 
-    def fake(value: Any) -> Any:
+    def empty(value: Any) -> Any:
+        if isinstance(value, TupleStrategy):
+            return [empty(child) for child in value.children]
         if not isinstance(value, OpStrategy):
             return value
         (spec, *_), shape = next(given)
         return _empty(spec, shape)
 
-    mode = detect_fake_mode() or FakeTensorMode()
-    with mode, disable_proxy_modes_tracing():
+    # Meta tensors, not fake ones: fake mode writes what a kernel raises to torch's log.
+    with unset_fake_temporarily(), disable_proxy_modes_tracing():
         args, kwargs = tree_map(
-            fake,
+            empty,
             (op_schema.args_schema, op_schema.kwargs_schema),
-            is_leaf=lambda value: isinstance(value, OpStrategy),
+            is_leaf=lambda value: isinstance(value, (OpStrategy, TupleStrategy)),
         )
         return call.op(*args, **kwargs)
 
 
 def _empty(spec: DTensorSpec, shape: tuple[int, ...]) -> torch.Tensor:
     meta: Any = spec.tensor_meta
-    return torch.empty(shape, dtype=meta.dtype, device=spec.mesh.device_type)
+    return torch.empty(shape, dtype=meta.dtype, device="meta")

@@ -52,6 +52,8 @@ SURFACE = (
     PrivateName("torch._subclasses.fake_tensor", "DataDependentOutputException"),
     PrivateName("torch._subclasses.fake_tensor", "DynamicOutputShapeException"),
     PrivateName("torch._subclasses.fake_tensor", "UnsupportedOperatorException"),
+    PrivateName("torch._subclasses.fake_tensor", "unset_fake_temporarily"),
+    PrivateName("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing"),
     PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
     PrivateName("torch._C", "_dispatch_has_kernel_for_dispatch_key"),
     PrivateName(f"{_TENSOR}", "DTensor._op_dispatcher"),

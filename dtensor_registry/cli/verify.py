@@ -172,7 +172,9 @@ def _progress(total: int) -> Iterator[Any]:
         TextColumn("{task.fields[op]}", markup=False),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task("verifying", total=total, op="")
         yield lambda op: bar.update(task, advance=1, op=op)
 

@@ -8,10 +8,10 @@ from dtensor_registry.expansion.enumeration import (
     objections,
 )
 from dtensor_registry.expansion.moves import Ask
-from dtensor_registry.expansion.problem import Candidate, Problem, Row, TensorInput
+from dtensor_registry.expansion.problem import Candidate, Problem, Row, TensorInput, show_tensor
 from dtensor_registry.expansion.rows import fill_rows, shard_kinds
 from dtensor_registry.expansion.search import cheapest
-from dtensor_registry.expansion.validity import mixed_partial, objection, unshardable
+from dtensor_registry.expansion.validity import mixed_partial, objection, piece, unshardable
 
 __all__ = [
     "Ask",
@@ -28,6 +28,8 @@ __all__ = [
     "mixed_partial",
     "objection",
     "objections",
+    "piece",
     "shard_kinds",
+    "show_tensor",
     "unshardable",
 ]

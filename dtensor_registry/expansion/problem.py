@@ -48,6 +48,7 @@ class Problem:
         inputs: the tensors, in row order.
         ties: `output -> input` for outputs that are the very tensor that came in.
         allow_uneven_sharding: keep an unshardable input that stays as it is.
+        every_rank_has_some: refuse to cut an input so that a rank gets no element of it.
     """
 
     topology: Topology
@@ -56,6 +57,7 @@ class Problem:
     inputs: tuple[TensorInput, ...]
     ties: tuple[tuple[int, int], ...] = ()
     allow_uneven_sharding: bool = False
+    every_rank_has_some: bool = False
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:

@@ -43,6 +43,10 @@ def objection(
         reason = _unsplittable(tensor, placements)
         if reason is not None:
             return f"input {position} {reason}"
+        if problem.every_rank_has_some and 0 not in tensor.shape:
+            last = tuple([ranks - 1 for ranks in problem.mesh_shape])
+            if 0 in piece(tensor.shape, placements, problem.mesh_shape, last):
+                return f"input {position}: the last rank would hold nothing of it"
         if problem.allow_uneven_sharding and placements == tensor.sources[0]:
             continue
         reason = unshardable(tensor.shape, placements, problem.mesh_shape)
@@ -101,6 +105,33 @@ def unshardable(
                     f" < {pieces} shards"
                 )
     return None
+
+
+def piece(
+    shape: Sequence[int], placements: Placements, mesh_shape: Sequence[int], at: Sequence[int]
+) -> tuple[int, ...]:
+    """Give the shape of one rank's piece of a tensor.
+
+    The last rank of every mesh dim has the smallest pieces. Strided shards are taken as plain.
+
+    Args:
+        shape: global shape.
+        placements: one per mesh dim.
+        mesh_shape: ranks per mesh dim.
+        at: the rank's coordinate on each mesh dim.
+
+    Source: `torch.chunk`, by which DTensor cuts.
+
+    >>> piece((5, 4), (Shard(0),), (4,), (3,))
+    (0, 4)
+    """
+    sizes = list(shape)
+    for placement, ranks, index in zip(placements, mesh_shape, at, strict=True):
+        if isinstance(placement, (Shard, StridedShard)):
+            size = sizes[placement.tensor_dim]
+            each = -(-size // ranks)
+            sizes[placement.tensor_dim] = max(min(each, size - index * each), 0)
+    return tuple(sizes)
 
 
 def splits(source: Placement, target: Placement | None, divisible: bool) -> bool:

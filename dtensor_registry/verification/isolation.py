@@ -101,6 +101,39 @@ def run_isolated(
             worker.stop()
 
 
+class Isolated(Generic[T, R]):
+    """Runs a function on one task after the other, in a process that outlives all but a crash.
+
+    Args:
+        function: of the top level of a module, so that another process can import it.
+        seconds_per_task: after which the process is killed.
+    """
+
+    def __init__(self, function: Callable[[T, Note], R], seconds_per_task: float = 300.0) -> None:
+        self._function = function
+        self._seconds_per_task = seconds_per_task
+        self._worker: _Worker[T, R] | None = None
+
+    def run(self, task: T) -> Outcome[T, R]:
+        """Run one task, in a new process if the last one was lost."""
+        worker = self._worker or _Worker(self._function)
+        self._worker = worker
+        worker.start(task)
+        outcome: Outcome[T, R] | None = None
+        while outcome is None:
+            is_ready = bool(wait([worker.connection], timeout=1.0))
+            outcome = worker.outcome(is_ready, self._seconds_per_task)
+        if not worker.is_alive:
+            self._worker = None
+        return outcome
+
+    def close(self) -> None:
+        """Stop the process."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
+
 class _Worker(Generic[T, R]):
     """One process, and the task that it has."""
 

@@ -195,10 +195,10 @@ def _outcomes(
         if outcome.result is not None:
             yield outcome.result
         else:
-            yield _lost(subjects[outcome.task.key], outcome)
+            yield lost(subjects[outcome.task.key], outcome)
 
 
-def _lost(subject: Subject, outcome: Outcome[Task, Verified]) -> Verified:
+def lost(subject: Subject, outcome: Outcome[Task, Verified]) -> Verified:
     """Make an outcome of a process that was lost: what it was doing is the finding."""
     died = outcome.state == "died"
     finding = Finding("crash" if died else "untested", outcome.told)
