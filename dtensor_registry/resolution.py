@@ -29,6 +29,9 @@ class Catalog(Protocol):
     def overloads(self, name: str) -> tuple[str, ...]:
         """All overloads that a name stands for; empty while the op does not exist."""
 
+    def variants(self, op: str) -> tuple[str, ...]:
+        """All other forms of an overload: in place, `out=`, over lists."""
+
     def torch_table(self, op: str) -> str | None:
         """The table in which torch itself has a rule for an overload, or None."""
 
@@ -112,6 +115,9 @@ def resolve(
     pending: set[str] = set()
     for contribution in (*discovery.contributions, *local):
         overloads = catalog.overloads(contribution.op)
+        if contribution.strategy.variants:
+            found = (variant for op in overloads for variant in catalog.variants(op))
+            overloads = tuple(dict.fromkeys((*overloads, *found)))
         if not overloads:
             pending.add(contribution.op)
         for op in overloads or (contribution.op,):

@@ -13,9 +13,15 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, TupleStrategy
 
 from dtensor_registry._torch.convert import placements_from_torch
-from dtensor_registry._torch.prices import nbytes_of, topology_of, torch_plans_otherwise
+from dtensor_registry._torch.kept import filled_rows
+from dtensor_registry._torch.prices import (
+    is_divisible,
+    nbytes_of,
+    topology_of,
+    torch_plans_otherwise,
+)
 from dtensor_registry._torch.schema import Argument, OpFacts, facts, input_names
-from dtensor_registry.expansion import Problem, TensorInput, fill_rows
+from dtensor_registry.expansion import Problem, TensorInput
 from dtensor_registry.placements import Placement, ShardingPlaceholder
 
 Specs = tuple[tuple[DTensorSpec, ...], ...]
@@ -122,32 +128,26 @@ def read_call(
             tuple(placements_from_torch(spec.placements) for spec in sources),
             _pinned(name, argument, known, rule, executing),
             nbytes=nbytes_of(sources[0]),
-            divisible=_divisible(sources[0]),
+            divisible=is_divisible(sources[0]),
             priced_by_torch=any(torch_plans_otherwise(spec) for spec in sources),
         )
         for sources, (name, argument) in zip(specs, declared, strict=True)
     )
     metas = _output_metas(known, output_meta)
-    rows = rule.rows(op, op_schema.args_meta, op_schema.kwargs_meta)
-    num_outputs = len(rows[0]) - len(inputs) if rows else known.tensor_outputs
     listed = known.list_output and not isinstance(output_meta, TensorMeta)
+    masked = () if listed else [i for i, meta in enumerate(metas) if meta is None]
+    rows, num_outputs = filled_rows(rule, op_schema, inputs, known.tensor_outputs, masked)
     if num_outputs != len(metas) and not (listed and num_outputs == 1):
         return f"rows have {num_outputs} outputs, this call gives {len(metas)} tensors"
-    masked = () if listed else [i for i, meta in enumerate(metas) if meta is None]
     problem = Problem(
         topology_of(mesh),
-        fill_rows(rows, num_outputs, inputs, masked),
+        rows,
         num_outputs,
         inputs,
         () if executing and rule.fallback is not None else _ties(known, declared),
         rule.allow_uneven_sharding,
     )
     return Call(op, mesh, specs, metas, listed, problem)
-
-
-def _divisible(spec: DTensorSpec) -> bool:
-    meta: Any = spec.tensor_meta
-    return bool(meta.dtype.is_floating_point or meta.dtype.is_complex)
 
 
 def _ties(known: OpFacts, declared: Sequence[tuple[str, Argument]]) -> tuple[tuple[int, int], ...]:

@@ -8,6 +8,7 @@ import torch
 from torch._ops import OpOverload
 
 from dtensor_registry._torch.tables import LEDGER, RULE_TABLES
+from dtensor_registry._torch.variants import variants_of
 
 Op: TypeAlias = OpOverload
 """An operator overload."""
@@ -27,6 +28,11 @@ class TorchCatalog:
         if packet is None:
             return ()
         return tuple(f"{name}.{overload}" for overload in packet.overloads())
+
+    def variants(self, op: str) -> tuple[str, ...]:
+        """List the other forms of an overload: in place, `out=`, over lists."""
+        overload = find_op(op)
+        return () if overload is None else tuple(map(str, variants_of(overload)))
 
     def torch_table(self, op: str) -> str | None:
         """Name the table of torch's propagator that rules an overload, under any loan of ours."""

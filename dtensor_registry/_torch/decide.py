@@ -26,7 +26,7 @@ from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry._torch.elements import decide_elements, runs_per_element
 from dtensor_registry._torch.prices import asker, pricer
 from dtensor_registry._torch.rehearsal import fails_on_empty, takes_global_sizes
-from dtensor_registry._torch.rule import InstalledRule, TorchRule
+from dtensor_registry._torch.rule import InstalledRule, TorchRule, torch_rule
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import dispatcher
 from dtensor_registry.errors import (
@@ -75,7 +75,7 @@ def expand(
     if isinstance(given, InstalledRule):
         rule: InstalledRule | TorchRule = given
     elif _adopting:
-        rule = TorchRule(given, strategy_info.allow_uneven_sharding)
+        rule = torch_rule(given, strategy_info.allow_uneven_sharding)
     else:
         return TORCH_EXPAND(mesh, op_schema, strategy_info, output_meta)
 
@@ -216,7 +216,7 @@ def _inside_decomposition() -> bool:
 
 
 def _no_valid_row(call: Call, rule: InstalledRule) -> Exception:
-    reasons = list(dict.fromkeys(objections(call.problem)))
+    reasons = list(dict.fromkeys(objections(call.problem, at_most=100)))
     for candidate in candidates(call.problem, pricer(call.mesh, call.specs)):
         for at, (costs, wanted) in enumerate(zip(candidate.costs, candidate.inputs, strict=True)):
             if math.inf in costs:

@@ -14,6 +14,7 @@ from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts, runtime_schema_info
 from dtensor_registry._torch.signature import signature
 from dtensor_registry._torch.tables import HANDLERS, LEDGER
+from dtensor_registry._torch.variants import base_of, derived, widened
 from dtensor_registry.discovery import Contribution
 from dtensor_registry.errors import InstallError, InvalidContributionError, NotationError
 from dtensor_registry.resolution import Resolution
@@ -48,7 +49,8 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
         allow_unbacked_sharding=strategy.allow_unbacked_sharding,
         allow_uneven_sharding=strategy.allow_uneven_sharding,
     )
-    schema_info = runtime_schema_info(op, strategy.schema_info)
+    given = strategy.schema_info
+    schema_info = runtime_schema_info(op, widened(given, op) if _base(op, contribution) else given)
     known = facts(op)
     executor = Executor(rule, info, schema_info) if known.beyond_torch else None
     return Entry(info, schema_info, executor)
@@ -65,7 +67,15 @@ def bound_rule(op: OpOverload, contribution: Contribution, resolution: Resolutio
     Raises:
         InstallError: if the rule does not fit the op, or is like one that has no rule to take.
     """
-    return _bound(contribution.strategy.rule, op, contribution, resolution, ())
+    base = _base(op, contribution)
+    rule = _bound(contribution.strategy.rule, base or op, contribution, resolution, ())
+    return rule if base is None else derived(rule, base, op)
+
+
+def _base(op: OpOverload, contribution: Contribution) -> OpOverload | None:
+    """Find the op that a strategy is really about, where it reaches `op` as a form of that."""
+    reaches = contribution.strategy.variants and str(op) != contribution.op
+    return base_of(op) if reaches else None
 
 
 def _bound(
@@ -97,7 +107,9 @@ def _bound(
         return bind(rule, signature(op), rule_of)
     except (InvalidContributionError, NotationError) as error:
         raise InstallError(
-            f"the sharding rule for {op} does not fit it: {error}\n  rule of {contribution.origin}"
+            f"the sharding rule for {op} does not fit it: {error}\n"
+            f"  rule of {contribution.origin}\n  Until it is mended:"
+            f"  DTENSOR_REGISTRY_DISABLED='[\"{contribution.origin.plugin}:{op}\"]'"
         ) from error
 
 

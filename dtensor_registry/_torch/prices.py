@@ -14,7 +14,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from dtensor_registry._torch.convert import placements_from_torch, placements_to_torch
 from dtensor_registry.costs import Topology, needs_torch, price
-from dtensor_registry.expansion import Ask, Price
+from dtensor_registry.expansion import Ask, Price, splits
 from dtensor_registry.placements import Placements
 
 
@@ -71,6 +71,12 @@ def torch_plans_otherwise(spec: DTensorSpec) -> bool:
     return spec.shard_order is None or not DTensorSpec.is_default_device_order(spec.shard_order)
 
 
+def is_divisible(spec: DTensorSpec) -> bool:
+    """Say whether a tensor's numbers can be divided; those of integers and bools cannot."""
+    meta: Any = spec.tensor_meta
+    return bool(meta.dtype.is_floating_point or meta.dtype.is_complex)
+
+
 def nbytes_of(spec: DTensorSpec) -> int:
     """Count the bytes of the whole tensor."""
     meta: Any = spec.tensor_meta
@@ -81,6 +87,8 @@ def _cost(spec: DTensorSpec, target: Placements, topology: Topology) -> float:
     source = placements_from_torch(spec.placements)
     if source == target:
         return 0.0  # the spec itself is kept, whatever its shard order
+    if not all(splits(b, a, is_divisible(spec)) for b, a in zip(source, target, strict=True)):
+        return math.inf
     if needs_torch(source, target) or torch_plans_otherwise(spec):
         return _torchs_cost(spec, target)
     return price(source, target, nbytes_of(spec), topology)

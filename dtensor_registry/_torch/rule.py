@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from torch._ops import OpOverload
@@ -105,3 +106,9 @@ class TorchRule:
     ) -> list[tuple[Placement | ShardingPlaceholder | None, ...]]:
         """Ask torch's rule."""
         return [row_from_rule(row) for row in self.func(op, args, kwargs)]
+
+
+@cache
+def torch_rule(func: Any, allow_uneven_sharding: bool) -> TorchRule:
+    """Give the one value that stands for a rule of torch's, so that what it answers can be kept."""
+    return TorchRule(func, allow_uneven_sharding)

@@ -10,6 +10,7 @@ from torch._ops import OpOverload
 from dtensor_registry._torch.catalog import TorchCatalog, find_op
 from dtensor_registry._torch.entries import single_dim_entry
 from dtensor_registry._torch.loan import Entry
+from dtensor_registry._torch.variants import base_of
 from dtensor_registry.discovery import Contribution, Discovery
 from dtensor_registry.resolution import resolve
 from dtensor_registry.settings import Settings
@@ -51,17 +52,19 @@ class Winners:
         Raises:
             ConflictingStrategiesError: if two plugins of equal rank claim it.
         """
-        names = {str(op), str(op.overloadpacket)} & self._names
-        if not names or op in self._lost:
+        if op in self._lost:
             return None
+        base = base_of(op)
+        forms = (op,) if base is None else (op, base)
+        names = {n for form in forms for n in (str(form), str(form.overloadpacket))} & self._names
 
         def of_op(claims: Sequence[Contribution]) -> tuple[Contribution, ...]:
             return tuple(claim for claim in claims if claim.op in names)
 
         discovery = replace(self._discovery, contributions=of_op(self._discovery.contributions))
         now = resolve(discovery, self._settings, TorchCatalog(), of_op(self._local))
-        winner = now.verdicts[str(op)].winner
-        if winner is None:
+        verdict = now.verdicts.get(str(op))
+        if verdict is None or verdict.winner is None:
             self._lost.add(op)
             return None
-        return single_dim_entry(op, winner, self.resolution)
+        return single_dim_entry(op, verdict.winner, self.resolution)

@@ -11,7 +11,7 @@ from dtensor_registry.expansion.moves import Ask
 from dtensor_registry.expansion.problem import Candidate, Problem, Row, TensorInput, show_tensor
 from dtensor_registry.expansion.rows import fill_rows, shard_kinds
 from dtensor_registry.expansion.search import cheapest
-from dtensor_registry.expansion.validity import mixed_partial, objection, piece, unshardable
+from dtensor_registry.expansion.validity import mixed_partial, objection, piece, splits, unshardable
 
 __all__ = [
     "Ask",
@@ -31,5 +31,6 @@ __all__ = [
     "piece",
     "shard_kinds",
     "show_tensor",
+    "splits",
     "unshardable",
 ]

@@ -69,6 +69,9 @@ class SingleDimStrategy:
             as it is, instead of refusing the row. Same meaning as in torch.
         allow_unbacked_sharding: what to assume of a size that is not known yet. Same meaning
             as in torch.
+        variants: give the rule to the other forms of each op as well: in place, with `out=`, and
+            over lists (`_foreach_`). They are found by their schemas. A rule that names such a
+            form itself goes before.
         samples: calls to check the rule with, `() -> Iterable[(args, kwargs)]`.
 
     Raises:
@@ -84,6 +87,7 @@ class SingleDimStrategy:
     schema_info: Any = field(default=None, kw_only=True)
     allow_uneven_sharding: bool = field(default=False, kw_only=True)
     allow_unbacked_sharding: bool | None = field(default=None, kw_only=True)
+    variants: bool = field(default=False, kw_only=True)
     samples: Callable[[], Iterable[Any]] | None = field(default=None, kw_only=True)
     names: tuple[str, ...] = field(init=False, compare=False)
     source: SourceLine = field(init=False, compare=False, repr=False)

@@ -53,7 +53,7 @@ class StrategyConformance:
         if not os.environ.get(LONG):
             keys = keys[:: self.every]
         metafunc.parametrize(
-            "verified", keys, ids=[op for _, op in keys], indirect=True, scope="class"
+            "verified", keys, ids=[op for _, op in keys], indirect=True
         )
 
     @classmethod
@@ -61,7 +61,7 @@ class StrategyConformance:
         """Settings under which this distribution is the only one that there is."""
         return only(cls.distribution)
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def verified(self, request: pytest.FixtureRequest) -> Any:
         """The outcome of all checks of one rule."""
         bench: Bench = bench_of(request.config, self.settings())

@@ -19,7 +19,8 @@ from torch.distributed.tensor._ops._einsum_strategy import gen_einsum_strategies
 from torch.distributed.tensor._ops.single_dim_strategy import _expand_single_dim_strategy_to_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from dtensor_registry.errors import RegistryError
+from dtensor_registry.costs import Topology
+from dtensor_registry.errors import NotationError, RegistryError
 from dtensor_registry.expansion import Problem, TensorInput, candidates, fill_rows
 from dtensor_registry.placements import (
     REPLICATE,
@@ -28,7 +29,7 @@ from dtensor_registry.placements import (
     parse_placements,
     show_placements,
 )
-from dtensor_registry.rules.einsum import Einsum, EquationError, einsum
+from dtensor_registry.rules.einsum import Einsum, einsum
 from dtensor_registry.rules.metadata import TensorMeta
 from dtensor_registry.verification.truth import check_row
 
@@ -179,16 +180,16 @@ BAD = [
 def test_a_bad_equation_is_refused_with_a_caret_under_the_character(
     equation: str, position: int, problem: str
 ) -> None:
-    with pytest.raises(EquationError) as caught:
+    with pytest.raises(NotationError) as caught:
         einsum(equation)
-    assert (caught.value.equation, caught.value.position) == (equation, position)
+    assert (caught.value.text, caught.value.position) == (equation, position)
     lines = str(caught.value).splitlines()
     assert lines[0] == f"{problem}, at position {position}:"
     assert lines[1:3] == [f"    {equation}", f"    {' ' * position}^"]
 
 
 def test_the_error_of_a_bad_equation_in_full() -> None:
-    with pytest.raises(EquationError) as caught:
+    with pytest.raises(NotationError) as caught:
         einsum("ii->i")
     assert isinstance(caught.value, RegistryError)
     assert isinstance(caught.value, ValueError)
@@ -295,7 +296,7 @@ def expanded(rule: Einsum, mesh: DeviceMesh) -> list[tuple[str, ...]]:
         TensorInput((8, 8), ((placement,) * mesh.ndim,)) for placement in (Shard(0), REPLICATE)
     ]
     rows = fill_rows(rule(OP, tensors, {}), 1, inputs)
-    problem = Problem(tuple(mesh.shape), rows, 1, tuple(inputs))
+    problem = Problem(Topology.assumed(tuple(mesh.shape), 8), rows, 1, tuple(inputs))
     return [
         tuple(show_placements(tensor or ()) for tensor in (*choice.outputs, *choice.inputs))
         for choice in candidates(problem, lambda at, target: (0.0,))

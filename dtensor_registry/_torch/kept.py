@@ -1,0 +1,74 @@
+"""Filled rows of rules, kept: most decisions differ in placements only, which no rule reads.
+
+A rule is a function of the op's arguments, tensors given as metadata. Asking it, checking its
+answer and filling its placeholders is most of what a small decision costs.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import torch
+from torch.distributed.tensor._op_schema import OpSchema
+
+from dtensor_registry.expansion import Row, TensorInput, fill_rows, shard_kinds
+from dtensor_registry.rules import is_tensor
+
+MAX_KEPT = 4096
+"""How many answers are kept; the one that was not asked for longest goes first."""
+
+_kept: OrderedDict[Hashable, tuple[tuple[Row, ...], int]] = OrderedDict()
+
+
+def filled_rows(
+    rule: Any,
+    op_schema: OpSchema,
+    inputs: Sequence[TensorInput],
+    tensor_outputs: int,
+    masked: Sequence[int],
+) -> tuple[tuple[Row, ...], int]:
+    """Ask a rule for its rows and fill them for a call, or give what it answered before.
+
+    Args:
+        rule: what gives the rows; compared by identity.
+        op_schema: the call, its tensors given as strategies.
+        inputs: the tensors of the call.
+        tensor_outputs: how many entries of a row are outputs, where a rule gives no rows.
+        masked: outputs that are no tensor in this call.
+
+    Returns:
+        The rows, and how many of each row's entries are outputs.
+    """
+    args, kwargs = op_schema.args_meta, op_schema.kwargs_meta
+    key: Hashable = None
+    try:
+        key = (rule, op_schema.op, _frozen((args, kwargs)), shard_kinds(inputs), tuple(masked))
+    except TypeError:
+        pass  # an argument that cannot be hashed: ask
+    if key in _kept:
+        _kept.move_to_end(key)
+        return _kept[key]
+    rows = rule.rows(op_schema.op, args, kwargs)
+    num_outputs = len(rows[0]) - len(inputs) if rows else tensor_outputs
+    found = fill_rows(rows, num_outputs, inputs, masked), num_outputs
+    if key is not None:
+        _kept[key] = found
+        if len(_kept) > MAX_KEPT:
+            _kept.popitem(last=False)
+    return found
+
+
+def _frozen(value: Any) -> Hashable:
+    """Make a key of arguments; values that are equal but of other types are told apart."""
+    if is_tensor(value):
+        return (tuple(value.shape), value.stride, value.dtype)
+    if isinstance(value, (list, tuple)):
+        return (type(value), *map(_frozen, value))
+    if isinstance(value, dict):
+        return tuple((name, _frozen(item)) for name, item in value.items())
+    if isinstance(value, torch.SymInt):
+        raise TypeError("unhashable: a size that is a symbol")
+    hash(value)
+    return (type(value), value)
