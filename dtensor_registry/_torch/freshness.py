@@ -14,6 +14,7 @@ import torch
 from torch.distributed.tensor._op_schema import OpSchema, OutputSharding
 from torch.distributed.tensor._sharding_prop import LocalLRUCache
 
+from dtensor_registry._torch.kept import forget_rows
 from dtensor_registry._torch.tables import propagator
 
 _epoch = 0
@@ -108,6 +109,7 @@ def renew(in_dispatch: bool) -> None:
     """
     global _epoch
     _epoch += 1
+    forget_rows()
     prop = propagator()
     # A new object drops the entries of all threads; cache_clear() would drop only ours.
     prop.propagate_op_sharding = LocalLRUCache(prop.propagate_op_sharding_non_cached)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -43,10 +44,8 @@ def filled_rows(
     """
     args, kwargs = op_schema.args_meta, op_schema.kwargs_meta
     key: Hashable = None
-    try:
+    with suppress(TypeError):  # an argument that cannot be hashed: ask
         key = (rule, op_schema.op, _frozen((args, kwargs)), shard_kinds(inputs), tuple(masked))
-    except TypeError:
-        pass  # an argument that cannot be hashed: ask
     if key in _kept:
         _kept.move_to_end(key)
         return _kept[key]
@@ -58,6 +57,11 @@ def filled_rows(
         if len(_kept) > MAX_KEPT:
             _kept.popitem(last=False)
     return found
+
+
+def forget_rows() -> None:
+    """Ask every rule anew: rules have changed."""
+    _kept.clear()
 
 
 def _frozen(value: Any) -> Hashable:
