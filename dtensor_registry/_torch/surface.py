@@ -55,7 +55,12 @@ SURFACE = (
     PrivateName("torch._subclasses.fake_tensor", "unset_fake_temporarily"),
     PrivateName("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing"),
     PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
-    PrivateName("torch._C", "_dispatch_has_kernel_for_dispatch_key"),
+    PrivateName("torch._ops", "OpOverload"),
+    PrivateName("torch.utils._python_dispatch", "TorchDispatchMode"),
+    PrivateName("torch.utils._pytree", "tree_leaves", ("tree", "is_leaf")),
+    PrivateName("torch.utils._pytree", "tree_map", ("func", "tree")),
+    PrivateName(f"{_TENSOR}._op_schema", "OpInfo"),
+    PrivateName(f"{_TENSOR}._op_schema", "StrategyType"),
     PrivateName(f"{_TENSOR}", "DTensor._op_dispatcher"),
     PrivateName(f"{_TENSOR}._collective_utils", "MeshTopoInfo.build_from_mesh", ("mesh",)),
     PrivateName(
@@ -130,7 +135,7 @@ SURFACE = (
     PrivateName(f"{_TENSOR}.placement_types", "_StridedShard", ("dim", "split_factor")),
     PrivateName("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack"),
 )
-"""Every private name that `dtensor_registry._torch` uses, sorted by module."""
+"""Every private name that `dtensor_registry._torch` uses."""
 
 TABLES = (
     "op_single_dim_strategy_funcs",

@@ -1,0 +1,55 @@
+"""The list of private names that the host stands on is complete, and is checked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dtensor_registry
+from dtensor_registry._torch import surface
+from dtensor_registry._torch.surface import SURFACE, PrivateName, check_surface
+from dtensor_registry.errors import UnsupportedTorchError
+
+FILES = sorted((Path(dtensor_registry.__file__).parent / "_torch").glob("*.py"))
+
+
+def imported_private_names(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) for each import of a private name of torch's."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            for alias in node.names:
+                path = f"{node.module}.{alias.name}"
+                if any(part.startswith("_") for part in path.split(".")):
+                    yield str(node.module), alias.name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_every_private_name_that_is_imported_is_on_the_list(file: Path) -> None:
+    listed = {(name.module, name.path.partition(".")[0]) for name in SURFACE}
+    modules = {name.module for name in SURFACE}
+    missing = [
+        f"{module}.{name}"
+        for module, name in imported_private_names(file)
+        if (module, name) not in listed and f"{module}.{name}" not in modules
+    ]
+    assert missing == []
+
+
+def test_the_running_torch_has_all_of_it() -> None:
+    check_surface()
+
+
+def test_a_torch_without_a_name_is_refused_naming_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = PrivateName("torch.distributed.tensor._dispatch", "OpDispatcher.no_such_method")
+    moved = PrivateName("torch.distributed.tensor._op_schema", "OpStrategy", ("plans",))
+    monkeypatch.setattr(surface, "SURFACE", (*SURFACE, gone, moved))
+    with pytest.raises(UnsupportedTorchError) as caught:
+        check_surface()
+    assert caught.value.missing == (
+        "torch.distributed.tensor._dispatch.OpDispatcher.no_such_method is missing",
+        "torch.distributed.tensor._op_schema.OpStrategy takes (strategies), expected (plans, ...)",
+    )
+    assert "Nothing was installed" in str(caught.value)
