@@ -164,6 +164,10 @@ class UnsupportedTorchError(RegistryError):
         )
 
 
+class DerivationError(RegistryError):
+    """No rule can be derived from a reference: it cannot be traced, or is not like its op."""
+
+
 class InstallError(RegistryError):
     """The state of the process does not allow the change that was asked for."""
 

@@ -1,6 +1,7 @@
 """Put strategies in force in this process, and take them out again exactly."""
 
 from dtensor_registry._torch.audit import Audit, AuditRow, audit
+from dtensor_registry._torch.derive import Derivation, derive
 from dtensor_registry._torch.fallback import FallbackWarning
 from dtensor_registry._torch.replicate import replicate_op_strategy
 from dtensor_registry.installation.context import OpStrategyPack, implicit_strategy_context
@@ -10,11 +11,13 @@ from dtensor_registry.installation.plugins import Installation, install
 __all__ = [
     "Audit",
     "AuditRow",
+    "Derivation",
     "FallbackWarning",
     "Installation",
     "OpStrategyPack",
     "Registration",
     "audit",
+    "derive",
     "implicit_strategy_context",
     "install",
     "register_single_dim_strategy",

@@ -2,6 +2,7 @@
 
 from dtensor_registry.rules.batched import Batched, batched
 from dtensor_registry.rules.einsum import Einsum, einsum
+from dtensor_registry.rules.frozen import Case, Frozen, case, frozen
 from dtensor_registry.rules.like import Like, like
 from dtensor_registry.rules.metadata import TensorMeta, count_outputs, is_tensor, tensor_inputs
 from dtensor_registry.rules.notation import Notation, notation
@@ -15,8 +16,10 @@ from dtensor_registry.rules.strategy import FallbackStrategy, Rule, SchemaInfo, 
 __all__ = [
     "Batched",
     "Bindable",
+    "Case",
     "Einsum",
     "FallbackStrategy",
+    "Frozen",
     "Like",
     "NamedRow",
     "Notation",
@@ -32,8 +35,10 @@ __all__ = [
     "TensorMeta",
     "batched",
     "bind",
+    "case",
     "count_outputs",
     "einsum",
+    "frozen",
     "is_tensor",
     "like",
     "notation",

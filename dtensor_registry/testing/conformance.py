@@ -52,9 +52,7 @@ class StrategyConformance:
             )
         if not os.environ.get(LONG):
             keys = keys[:: self.every]
-        metafunc.parametrize(
-            "verified", keys, ids=[op for _, op in keys], indirect=True
-        )
+        metafunc.parametrize("verified", keys, ids=[op for _, op in keys], indirect=True)
 
     @classmethod
     def settings(cls) -> Settings:

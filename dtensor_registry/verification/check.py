@@ -21,7 +21,7 @@ from dtensor_registry.verification.behaviour import (
 )
 from dtensor_registry.verification.complete import missing_rows
 from dtensor_registry.verification.findings import Finding, Report
-from dtensor_registry.verification.inputs import Role, Sample, sample_of, variants
+from dtensor_registry.verification.inputs import Role, Sample, sample_of, telling, variants
 from dtensor_registry.verification.isolation import Note, silent
 from dtensor_registry.verification.layout import layout_of
 from dtensor_registry.verification.program import name_of
@@ -120,26 +120,33 @@ def _judge_call(
 ) -> dict[Role, tuple[WholeRun, Answer]]:
     """Judge a sample and its variants; return the first of each role that the op takes."""
     accepted: dict[Role, tuple[WholeRun, Answer]] = {}
-    for variant in variants(sample, seed=seed):
-        try:
-            whole = run_whole(op, variant.args, variant.kwargs)
-        except Exception as error:
-            if variant.role == "given":
-                told = f"the op itself raises {said(error)}"
-                tally.add(Finding("untested", told, f"sample {variant}", str(variant)))
-            continue
-        tally.samples += 1
-        answer = ask(rule, op, variant)
-        if answer.finding is not None:
-            tally.add(answer.finding)
-            continue
-        for finding in repeated(answer):
-            tally.add(finding)
-        if by_pieces:
-            judge_answer(op, whole, answer, tally, seed=seed, allow_empty=allow_empty)
-        else:
-            _read_answer(whole, answer, tally)
-        accepted.setdefault(variant.role, (whole, answer))
+
+    def judge_each(calls: Iterable[Sample]) -> None:
+        for variant in calls:
+            try:
+                whole = run_whole(op, variant.args, variant.kwargs)
+            except Exception as error:
+                if variant.role == "given":
+                    told = f"the op itself raises {said(error)}"
+                    tally.add(Finding("untested", told, f"sample {variant}", str(variant)))
+                continue
+            tally.samples += 1
+            answer = ask(rule, op, variant)
+            if answer.finding is not None:
+                tally.add(answer.finding)
+                continue
+            for finding in repeated(answer):
+                tally.add(finding)
+            if by_pieces:
+                judge_answer(op, whole, answer, tally, seed=seed, allow_empty=allow_empty)
+            else:
+                _read_answer(whole, answer, tally)
+            accepted.setdefault(variant.role, (whole, answer))
+
+    judge_each(variants(sample, seed=seed))
+    offered = {shown for _, answer in accepted.values() for shown in answer.shown}
+    if by_pieces and not all(map(tally.is_proven, offered)):
+        judge_each(telling(sample, seed=seed))
     return accepted
 
 

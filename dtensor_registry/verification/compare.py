@@ -59,6 +59,22 @@ def relative_tolerance(tensors: Iterable[torch.Tensor], length: int) -> float:
     return 8 * step + 16 * summed * math.sqrt(length)
 
 
+def tolerance_of(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:
+    """Bound the rounding error of one call, relative to the largest number in it.
+
+    An op that makes real numbers of integers alone computes them in the default dtype, also
+    where it then writes them to something finer.
+
+    Args:
+        inputs: what the op reads.
+        outputs: what it returns or writes to.
+    """
+    tensors = [*inputs, *outputs]
+    if not any(map(is_inexact, inputs)) and any(map(is_inexact, outputs)):
+        tensors.append(torch.empty(0, dtype=torch.get_default_dtype()))
+    return relative_tolerance(tensors, max((tensor.numel() for tensor in tensors), default=1))
+
+
 def magnitude(tensors: Sequence[torch.Tensor]) -> float:
     """Find the largest finite absolute value; 0 if there is none."""
     largest = 0.0

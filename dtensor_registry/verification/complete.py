@@ -21,7 +21,7 @@ import torch
 
 from dtensor_registry.costs import Topology, price
 from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard
-from dtensor_registry.verification.compare import relative_tolerance
+from dtensor_registry.verification.compare import tolerance_of
 from dtensor_registry.verification.pieces import is_inexact
 from dtensor_registry.verification.rebuild import rebuild_difference
 from dtensor_registry.verification.static import plain
@@ -170,8 +170,7 @@ def _rows_with(whole: WholeRun, operands: Mapping[int, Placement]) -> list[Row]:
         return []  # the op does not take these pieces, so there is no such row
     if any(len(result) != len(whole.outputs) for result in results):
         return []
-    tensors = (*whole.inputs, *whole.tensor_outputs)
-    relative = relative_tolerance(tensors, max(tensor.numel() for tensor in tensors))
+    relative = tolerance_of(whole.operands, whole.tensor_outputs)
     spread: list[list[Placement | None]] = []
     for index, want in enumerate(whole.outputs):
         got = [result[index] for result in results]

@@ -8,6 +8,7 @@ left out by whoever runs it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -22,7 +23,9 @@ from dtensor_registry.verification.wholerun import fill
 Change: TypeAlias = Callable[[int, torch.Tensor], torch.Tensor]
 """Makes another tensor of the tensor input at a position."""
 
-Role: TypeAlias = Literal["given", "drawn", "negated", "dtype", "truth", "larger", "small"]
+Role: TypeAlias = Literal[
+    "given", "drawn", "negated", "dtype", "truth", "larger", "small", "telling"
+]
 
 _LOW = {torch.float16: 200, torch.bfloat16: 200}
 
@@ -147,6 +150,40 @@ def variants(sample: Sample, *, seed: int = 0, sizes: bool = True) -> Iterator[S
             yield drawn.changed(_odd_one(seed, odd=odd), told, "truth")
     if sizes:
         yield from _resized(drawn, seed)
+
+
+def telling(sample: Sample, *, seed: int = 0) -> Iterator[Sample]:
+    """Yield the call with values that some ops make a difference of, and no others do.
+
+    Few values, so that two tensors agree here and there (`eq`, `nextafter`); then nan and
+    infinities among them (`isnan`); then only values in [-1, 1], where polynomials and inverse
+    functions are defined.
+    """
+    few = torch.tensor([-2.0, -1.0, 0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
+    odd = torch.tensor([math.nan, math.inf, -math.inf, 0.0, 1.0], dtype=torch.float64)
+    for values, told in ((few, "few different values"), (odd, "nan and infinities among them")):
+        yield sample.changed(_from_list(values, seed), told, "telling")
+    yield sample.changed(_within_one(seed), "values in [-1, 1]", "telling")
+
+
+def _from_list(values: torch.Tensor, seed: int) -> Change:
+    def change(position: int, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.dtype.is_floating_point:
+            return tensor
+        generator = torch.Generator().manual_seed(seed * 100 + position)
+        chosen = torch.randint(len(values), tuple(tensor.shape), generator=generator)
+        return values[chosen].to(tensor.dtype)
+
+    return change
+
+
+def _within_one(seed: int) -> Change:
+    def change(position: int, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.dtype.is_floating_point:
+            return tensor
+        return draw(tensor.shape, tensor.dtype, seed * 100 + position) / 2.25
+
+    return change
 
 
 def _resized(sample: Sample, seed: int) -> Iterator[Sample]:

@@ -55,6 +55,11 @@ class Tally:
         """Whether something already speaks against a row."""
         return row in self._wrong
 
+    def is_proven(self, row: str) -> bool:
+        """Whether every output of a row was put to the test."""
+        seen = self._rows.get(row)
+        return seen is not None and seen.plain == frozenset()
+
     def count(self, verdict: Verdict, row: str, sample: str) -> None:
         """Take in a verdict on one row, good or bad."""
         self.combinations += 1

@@ -17,7 +17,7 @@ import torch
 
 from dtensor_registry.placements import Partial, Placements
 from dtensor_registry.rules.metadata import tensor_inputs
-from dtensor_registry.verification.compare import Difference, relative_tolerance
+from dtensor_registry.verification.compare import Difference, tolerance_of
 from dtensor_registry.verification.layout import (
     Layout,
     lacks_data,
@@ -198,8 +198,7 @@ def _compare(
     results: Sequence[Sequence[Any]],
     given: Sequence[Sequence[torch.Tensor]],
 ) -> tuple[str, Difference] | None:
-    tensors = (*whole.inputs, *whole.tensor_outputs)
-    relative = relative_tolerance(tensors, max((tensor.numel() for tensor in tensors), default=1))
+    relative = tolerance_of(whole.operands, whole.tensor_outputs)
     for index, want in enumerate(whole.outputs):
         got = [result[index] for result in results]
         found = output_difference(got, want, layout.outputs[index], mesh, relative)

@@ -53,6 +53,11 @@ class WholeRun:
         """The tensors among the outputs."""
         return tuple(value for value in self.outputs if is_tensor(value))
 
+    @property
+    def operands(self) -> tuple[torch.Tensor, ...]:
+        """The inputs that the op reads."""
+        return tuple(t for at, t in enumerate(self.inputs) if at not in self.write_only)
+
     def pieces(
         self, position: int, placements: Placements, mesh: tuple[int, ...], seed: int
     ) -> list[torch.Tensor]:

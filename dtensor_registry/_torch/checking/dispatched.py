@@ -20,7 +20,7 @@ from dtensor_registry.errors import RegistryError, RuleError
 from dtensor_registry.placements import REPLICATE, Partial, StridedShard
 from dtensor_registry.verification import WholeRun, draw
 from dtensor_registry.verification.backward import gradients
-from dtensor_registry.verification.compare import relative_tolerance
+from dtensor_registry.verification.compare import tolerance_of
 from dtensor_registry.verification.pieces import is_inexact
 from dtensor_registry.verification.rebuild import rebuild_difference, slot_difference
 from dtensor_registry.verification.truth import said
@@ -33,6 +33,11 @@ _REFUSALS = (
     "unhashable type",  # a complex number in the cache key
 )
 """What torch says when it refuses a call that has a rule, or cannot move a tensor so."""
+
+
+_MOVES = 100.0
+"""How much more rounding a call may show than one op does: a partial input that is reduced on the
+way is rounded, and a steep function (tan, digamma) makes much of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,7 @@ def wanted_of(whole: WholeRun, seed: int) -> Wanted:
         else None
         for index, value in enumerate(whole.outputs)
     )
-    tensors = (*whole.inputs, *whole.tensor_outputs)
-    relative = relative_tolerance(tensors, max((t.numel() for t in tensors), default=1))
+    relative = _MOVES * tolerance_of(whole.operands, whole.tensor_outputs)
     pulled = None
     if (
         not whole.mutated
@@ -198,7 +202,9 @@ def _backward(wanted: Wanted, start: Start, mesh: DeviceMesh, seed: int) -> str 
             return None  # the forward op is right; its backward is another op, without a rule
         raise
     for position, (got, want) in enumerate(zip(found, wanted.gradients, strict=True)):
-        told = None if want is None else _differs(got, want, wanted.relative, mesh)
+        if want is None or not (want.any() or isinstance(got, DTensor)):
+            continue  # autograd makes up plain zeros where there is no gradient
+        told = _differs(got, want, wanted.relative, mesh)
         if told is not None:
             return f"the gradient of input {position}{told}"
     return None

@@ -37,7 +37,7 @@ _Palette = torch.dtype
 _PALETTES: tuple[_Palette, ...] = (torch.float64, torch.int64, torch.bool, torch.complex128)
 
 _VALUES: dict[str, tuple[Any, ...]] = {
-    "number": (1.25, 0, 2, -1, True),
+    "number": (1.25, 2, 0, -0.5, -1, True),
     "int": (1, 0, 2, -1, 3),
     "float": (0.5, 0.25, 2.0),
     "bool": (False, True),

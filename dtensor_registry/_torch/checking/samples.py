@@ -17,6 +17,7 @@ from dtensor_registry._torch.checking.opinfo import (
     MissingOpInfoError,
     opinfo_calls,
 )
+from dtensor_registry.rules import tensor_inputs
 from dtensor_registry.verification import Sample
 from dtensor_registry.verification.inputs import sample_of
 
@@ -82,20 +83,25 @@ def _made_up(op: OpOverload) -> list[Sample]:
 
 
 def _most_different(calls: Sequence[Sample], limit: int) -> tuple[Sample, ...]:
-    """Take the most ordinary call, then calls that show as much as possible that is new."""
+    """Take the most ordinary call, then calls that show as much as possible that is new.
+
+    Other flags come first, with ordinary tensors, and may take two thirds; then other tensors.
+    """
     usable = [s for s in calls if all(0 < t.numel() <= LARGEST for t in s.inputs)] or list(calls)
-    features = [frozenset(_features(sample)) for sample in usable]
+    flags = [frozenset(_flags(sample)) for sample in usable]
+    looks = [frozenset(_looks(sample)) for sample in usable]
     seen: set[str] = set()
     chosen: list[int] = []
 
-    def worth(at: int) -> tuple[int, int, int]:
-        fresh = features[at] - seen
-        return len(fresh) if chosen else _ordinary(usable[at]), -_weight(usable[at]), -at
+    def worth(at: int) -> tuple[int, int, int, int, int]:
+        news = len(flags[at] - seen) if 0 < len(chosen) <= limit * 2 // 3 else 0
+        ordinary = _ordinary(usable[at]) if news or not chosen else 0
+        return news, ordinary, len(looks[at] - seen), -_weight(usable[at]), -at
 
     while len(chosen) < min(limit, len(usable)):
         best = max((at for at in range(len(usable)) if at not in chosen), key=worth)
         chosen.append(best)
-        seen |= features[best]
+        seen |= flags[best] | looks[best]
     return tuple(usable[at] for at in chosen)
 
 
@@ -109,6 +115,7 @@ def _ordinary(sample: Sample) -> int:
         + (largest.numel() >= 8)
         + (min(largest.shape, default=0) > 1)
         + (len({size for tensor in inputs for size in tensor.shape}) > 1)
+        + all(tensor.numel() > 1 for tensor in inputs)
     )
 
 
@@ -116,25 +123,30 @@ def _weight(sample: Sample) -> int:
     return sum(tensor.numel() for tensor in sample.inputs)
 
 
-def _features(sample: Sample) -> Iterator[str]:
-    """Name what is special about a call: ranks, sizes of 1, dtypes, and above all flags."""
+def _flags(sample: Sample) -> Iterator[str]:
+    """Name the values that rows may depend on; numbers of one sign are alike."""
     for place, value in (*enumerate(sample.args), *sample.kwargs.items()):
-        yield from (f"{place} {feature}" for feature in _features_of(value))
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            sign = "positive" if value > 0 else "negative" if value < 0 else "zero"
+            yield f"{place} {sign}"
+        elif not _tensors_in(value):
+            yield f"{place} {value!r}"
+
+
+def _looks(sample: Sample) -> Iterator[str]:
+    """Name what is special about the tensors of a call: ranks, sizes of 1, dtypes."""
+    for place, value in (*enumerate(sample.args), *sample.kwargs.items()):
+        tensors = _tensors_in(value)
+        for tensor in tensors[:1]:
+            yield f"{place} list of {len(tensors)}" if tensor is not value else ""
+            yield f"{place} rank {tensor.dim()}"
+            yield f"{place} has one {1 in tensor.shape}"
+            yield f"{place} dtype {tensor.dtype}"
+            yield f"{place} contiguous {tensor.is_contiguous()}"
     shapes = [tuple(tensor.shape) for tensor in sample.inputs]
     yield f"shapes {[len(shape) for shape in shapes]} {len(set(shapes)) == 1}"
     yield f"broadcast {[[size == 1 for size in shape] for shape in shapes]}"
 
 
-def _features_of(value: Any) -> Iterator[str]:
-    if isinstance(value, torch.Tensor):
-        yield f"rank {value.dim()}"
-        yield f"has one {1 in value.shape}"
-        yield f"dtype {value.dtype}"
-        yield f"contiguous {value.is_contiguous()}"
-    elif isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
-        yield f"list of {len(value)}"
-        for entry in value[:1]:
-            yield from _features_of(entry)
-    else:
-        yield repr(value)
-        yield f"{value!r}, which rows may depend on"
+def _tensors_in(value: Any) -> tuple[torch.Tensor, ...]:
+    return tensor_inputs((value,), {})

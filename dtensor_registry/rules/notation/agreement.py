@@ -79,7 +79,7 @@ def _check_element(call: Call, dim: _Dim, axis: Axis, sizes: Mapping[str, Any]) 
 
 
 def _listed(call: Call) -> Iterator[_Dim]:
-    for seat in call.seats:
+    for seat, dims in zip(call.seats, call.dims, strict=True):
         if seat.operand is None:
             continue
         group = len(seat.tensor.shape) - len(call.axes(seat)) + 1
@@ -88,5 +88,5 @@ def _listed(call: Call) -> Iterator[_Dim]:
             for element, axis in enumerate(call.axes(seat))
             for _ in range(group if axis.is_group else 1)
         ]
-        for what, size, element in zip(call.dims(seat), seat.tensor.shape, elements, strict=False):
+        for what, size, element in zip(dims, seat.tensor.shape, elements, strict=False):
             yield _Dim(what, size, seat.name, seat.operand, element)

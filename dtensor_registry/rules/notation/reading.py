@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,39 +20,41 @@ from dtensor_registry.rules.signature import Seat
 Key: TypeAlias = tuple[str, int]
 """A dim by name: a letter and 0, or a group and which of its dims, counted back from -1."""
 
+Dims: TypeAlias = list[Key | Axis]
+"""What each dim of a tensor is; factors and dims of size 1 have no key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An equation beside the tensors of one call.
+    """An equation beside the tensors of one call; `read_call` makes it.
 
     Attributes:
         op: what was called, for messages.
         inputs: of the equation.
         outputs: of the equation.
         seats: the tensors of the call.
+        dims: of each of these; none of one that stays whole.
+        groups: how many dims each group has, where it has the most.
     """
 
     op: str
     inputs: tuple[Axes, ...]
     outputs: tuple[Axes, ...]
     seats: tuple[Seat, ...]
+    dims: tuple[Dims, ...]
+    groups: Mapping[str, int]
 
     def axes(self, seat: Seat) -> tuple[Axis, ...]:
         """Find what the equation says of a tensor: nothing, of one that stays whole."""
-        return () if seat.operand is None else self.inputs[seat.operand] or ()
+        return _axes(self.inputs, seat)
 
-    def dims(self, seat: Seat) -> list[Key | Axis]:
-        """List what each dim of a tensor is; factors and dims of size 1 have no key."""
-        return _dims(self.axes(seat), dict(self._groups(seat)))
-
-    def output_dims(self, axes: Axes) -> list[Key | Axis]:
-        """List what each dim of an output is; a group has as many dims as its longest input's."""
-        return _dims(axes or (), self._longest())
+    def output_dims(self) -> list[Dims | None]:
+        """List the dims of each output; None for one that stays whole."""
+        return [None if axes is None else _dims(axes, self.groups) for axes in self.outputs]
 
     def named_dims(self) -> list[Key]:
         """List all dims that have a key, in the order in which the equation names them."""
-        longest = self._longest()
-        dims = (dim for axes in self.inputs for dim in _dims(axes or (), longest))
+        dims = (dim for axes in self.inputs for dim in _dims(axes or (), self.groups))
         return list(dict.fromkeys(dim for dim in dims if isinstance(dim, tuple)))
 
     def error(self, number: int, element: int, problem: str, advice: str = "") -> NotationError:
@@ -66,22 +68,37 @@ class Call:
             f"{said}\n  {advice}" if advice else said,
         )
 
-    def _longest(self) -> dict[str, int]:
-        longest: dict[str, int] = {}
-        for seat in self.seats:
-            for name, count in self._groups(seat):
-                longest[name] = max(longest.get(name, 0), count)
-        return longest
 
-    def _groups(self, seat: Seat) -> Iterator[tuple[str, int]]:
-        axes = self.axes(seat)
-        for axis in axes:
-            if axis.is_group:
-                yield axis.letters[0], len(seat.tensor.shape) - len(axes) + 1
+def read_call(
+    op: str, inputs: tuple[Axes, ...], outputs: tuple[Axes, ...], seats: tuple[Seat, ...]
+) -> Call:
+    """Read the tensors of a call against an equation.
+
+    Raises:
+        NotationError: if a tensor has more or fewer dims than the equation says.
+    """
+    dims: list[Dims] = []
+    longest: dict[str, int] = {}
+    for seat in seats:
+        groups = {
+            axis.letters[0]: len(seat.tensor.shape) - len(_axes(inputs, seat)) + 1
+            for axis in _axes(inputs, seat)
+            if axis.is_group
+        }
+        for name, count in groups.items():
+            longest[name] = max(longest.get(name, 0), count)
+        dims.append(_dims(_axes(inputs, seat), groups))
+    call = Call(op, inputs, outputs, seats, tuple(dims), longest)
+    _check_ranks(call)
+    return call
 
 
-def _dims(axes: tuple[Axis, ...], groups: Mapping[str, int]) -> list[Key | Axis]:
-    found: list[Key | Axis] = []
+def _axes(inputs: tuple[Axes, ...], seat: Seat) -> tuple[Axis, ...]:
+    return () if seat.operand is None else inputs[seat.operand] or ()
+
+
+def _dims(axes: tuple[Axis, ...], groups: Mapping[str, int]) -> Dims:
+    found: Dims = []
     for axis in axes:
         if axis.is_group:
             (name,) = axis.letters
@@ -93,20 +110,14 @@ def _dims(axes: tuple[Axis, ...], groups: Mapping[str, int]) -> list[Key | Axis]
     return found
 
 
-def check_ranks(call: Call) -> None:
-    """Check that each tensor has as many dims as the equation says.
-
-    Raises:
-        NotationError: if one has not.
-    """
-    for seat in call.seats:
-        if seat.operand is None or call.inputs[seat.operand] is None:
+def _check_ranks(call: Call) -> None:
+    for seat, dims in zip(call.seats, call.dims, strict=True):
+        rank = len(seat.tensor.shape)
+        if seat.operand is None or call.inputs[seat.operand] is None or rank == len(dims):
             continue
         axes = call.axes(seat)
         has_group = any(axis.is_group for axis in axes)
-        rank, least = len(seat.tensor.shape), len(axes) - has_group
-        if rank == least or (has_group and rank > least):
-            continue
+        least = len(axes) - has_group
         says = f"{'at least ' if has_group else ''}{_count(least)}"
         problem = f"'{show_axes(axes)}' is {says}, but {seat.name} has {_count(rank)}"
         advice = ""

@@ -11,8 +11,8 @@ from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
 from dtensor_registry.rules.notation.agreement import check_sizes
 from dtensor_registry.rules.notation.axes import Axes, show_axes, show_equation
 from dtensor_registry.rules.notation.options import Size, show_mapping
-from dtensor_registry.rules.notation.reading import Call, Key, check_ranks
-from dtensor_registry.rules.signature import Entry, RuleOf, Seat, Signature, seated, seats
+from dtensor_registry.rules.notation.reading import Call, Dims, Key, read_call
+from dtensor_registry.rules.signature import Entry, RuleOf, Signature, seated, seats
 from dtensor_registry.rules.sizes import is_one
 
 
@@ -63,12 +63,12 @@ class Notation:
         tensors = tuple(seat for seat in places if seat.operand is not None)
         if self.signature is None:
             self._check_count(f"{op} was called with", [seat.name for seat in tensors])
-        call = Call(str(op), self.inputs, self.outputs, tensors)
-        check_ranks(call)
+        call = read_call(str(op), self.inputs, self.outputs, tensors)
         check_sizes(call, self.fixed, self._sizes(args, kwargs))
+        output_dims = call.output_dims()
         rows = []
         for key in self._keys(call):
-            outputs = self._outputs(call, key)
+            outputs = self._outputs(output_dims, key)
             cut = _cut(call, key)
             if outputs is not None and cut:
                 rows.append(seated(outputs, places, cut))
@@ -123,13 +123,12 @@ class Notation:
             key for key in call.named_dims() if key[0] not in factors and key[0] not in self.fixed
         ]
 
-    def _outputs(self, call: Call, key: Key) -> list[Entry] | None:
+    def _outputs(self, listed: Sequence[Dims | None], key: Key) -> list[Entry] | None:
         """Place every output where a dim is cut, or return None if one has no placement then."""
         reductions = dict(self.reduce)
         found: list[Entry] = []
-        for axes in self.outputs:
-            dims = call.output_dims(axes)
-            if axes is None:
+        for dims in listed:
+            if dims is None:
                 found.append(REPLICATE)
             elif key in dims:
                 found.append(ShardingPlaceholder(dims.index(key)))
@@ -165,18 +164,18 @@ class Notation:
 
 def _cut(call: Call, key: Key) -> dict[str, ShardingPlaceholder]:
     """Find the tensors that are cut with a dim, by name, and where."""
-    having: dict[str, tuple[Seat, int]] = {}
-    for seat in call.seats:
-        dims = call.dims(seat)
-        if key in dims:
-            having[seat.name] = seat, dims.index(key)
+    having = {
+        seat.name: (dims.index(key), seat)
+        for seat, dims in zip(call.seats, call.dims, strict=True)
+        if key in dims
+    }
     wide = {
-        name: (seat, dim)
-        for name, (seat, dim) in having.items()
+        name: (dim, seat)
+        for name, (dim, seat) in having.items()
         if not is_one(seat.tensor.shape[dim])
     }
     # Where every size is 1 nothing is broadcast: all are cut, into one piece that has it.
-    return {name: ShardingPlaceholder(dim) for name, (_, dim) in (wide or having).items()}
+    return {name: ShardingPlaceholder(dim) for name, (dim, _) in (wide or having).items()}
 
 
 def _count(number: int, noun: str) -> str:

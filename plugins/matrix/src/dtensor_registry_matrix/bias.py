@@ -100,6 +100,8 @@ def _rows(
         for letter, size in zip(letters, operand.shape, strict=True)
     }
     shape = [sizes[letter] for letter in product.output]
+    if bias is not None and _is_in_place(op) and not _is_shape(bias.shape, shape):
+        return  # The op resizes what it writes to, which no placement survives.
     for output, *inputs in rows:
         yield output, None if bias is None else _bias_entry(output, shape, bias.shape), inputs
 
@@ -111,6 +113,19 @@ def _bias_entry(output: Any, output_shape: Sequence[Any], bias_shape: Sequence[A
     if dim < 0 or (_is_one(bias_shape[dim]) and not _is_one(output_shape[output.dim])):
         return REPLICATE
     return ShardingPlaceholder(dim)
+
+
+def _is_in_place(op: Any) -> bool:
+    # `aten.addbmm_.default`. Source: "Func: name" in torch's aten/src/ATen/native/README.md.
+    return str(op).rpartition(".")[0].endswith("_")
+
+
+def _is_shape(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+    # Sizes known at run time only are taken to be equal: torch checks an in-place op's then.
+    return len(shape) == len(other) and not any(
+        isinstance(a, int) and isinstance(b, int) and a != b
+        for a, b in zip(shape, other, strict=True)
+    )
 
 
 def _is_one(size: Any) -> bool:
