@@ -243,6 +243,19 @@ class MixedTensorsError(RegistryError, RuntimeError):
         )
 
 
+class MixedMeshesError(RegistryError, RuntimeError):
+    """DTensors of one call are on different meshes."""
+
+    def __init__(self, op: str, argument: str, mesh: str, other: str) -> None:
+        self.op = op
+        self.argument = argument
+        super().__init__(
+            f"DTensor does not support cross-mesh operation on {op}!\n"
+            f"  The first tensor is on {mesh}, argument {argument!r} is on {other}.\n"
+            f"  Put them on one mesh."
+        )
+
+
 class FallbackRefusedError(RegistryError, NotImplementedError):
     """No rule, and every fallback refused; a NotImplementedError, as torch raises for it."""
 

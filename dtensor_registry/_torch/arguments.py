@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dtensor_registry._torch.schema import Argument, input_names
 from dtensor_registry._torch.tables import dispatcher
-from dtensor_registry.errors import MixedTensorsError
+from dtensor_registry.errors import MixedMeshesError, MixedTensorsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ def read_arguments(
     """List the tensors of a call.
 
     Raises:
+        MixedMeshesError: if the DTensors are on several meshes.
         MixedTensorsError: if a plain tensor of more than one element is among the DTensors.
     """
     tensors = tuple(v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor))
@@ -73,6 +74,8 @@ def read_arguments(
     specs = []
     for tensor, (name, _) in zip(tensors, declared, strict=True):
         if isinstance(tensor, DTensor):
+            if tensor.device_mesh != mesh:
+                raise MixedMeshesError(str(op), name, str(mesh), str(tensor.device_mesh))
             specs.append(tensor._spec)
             continue
         try:

@@ -25,7 +25,7 @@ from dtensor_registry._torch.call import Call, is_concrete, read_call, tensor_sp
 from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry._torch.elements import decide_elements, runs_per_element
 from dtensor_registry._torch.prices import asker, pricer
-from dtensor_registry._torch.rehearsal import fails_on_empty, takes_global_sizes
+from dtensor_registry._torch.rehearsal import fails_on_empty, resized, takes_global_sizes
 from dtensor_registry._torch.rule import InstalledRule, TorchRule, torch_rule
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import dispatcher
@@ -142,10 +142,7 @@ def decide(
         best = _cheapest(call)
     if best is None or math.isinf(best.cost):
         raise _no_valid_row(call, rule)
-    _refuse_choice(call, best, rule)
-    problem = takes_global_sizes(call, op_schema, best)
-    if problem is not None:
-        raise RuleError(str(op_schema.op), rule.origin.plugin, str(rule.origin), problem)
+    _refuse_choice(call, op_schema, best, rule)
     return OpStrategy([_op_spec(call, best)])
 
 
@@ -154,12 +151,13 @@ def _cheapest(call: Call) -> Candidate | None:
     return None if choice is None else choice.candidate
 
 
-def _refuse_choice(call: Call, choice: Candidate, rule: InstalledRule) -> None:
+def _refuse_choice(call: Call, op_schema: OpSchema, choice: Candidate, rule: InstalledRule) -> None:
     """Refuse what a rule's rows allow and the op, or a setting, does not.
 
     Raises:
         FallbackRefusedError: if a fallback would move more bytes than the settings allow.
         RandomOpError: if ranks that must agree would draw different random numbers.
+        RuleError: if the op changes the shape of what it writes to, or takes a size of the whole.
     """
     op = str(call.op)
     if rule.max_bytes is not None and rule.fallback is not None:
@@ -169,8 +167,14 @@ def _refuse_choice(call: Call, choice: Candidate, rule: InstalledRule) -> None:
             if tensor.sources[0] != target
         ]
         if sum(moved) > rule.max_bytes:
-            reason = f"it would gather {sum(moved)} bytes, fallback.max_bytes is {rule.max_bytes}"
-            raise FallbackRefusedError(op, [(rule.fallback, reason)])
+            too_much = f"it would gather {sum(moved)} bytes, fallback.max_bytes is {rule.max_bytes}"
+            raise FallbackRefusedError(op, [(rule.fallback, too_much)])
+    reason = resized(call, op_schema)
+    if reason is not None and rule.fallback is not None:
+        raise FallbackRefusedError(op, [(rule.fallback, reason)])
+    problem = reason or takes_global_sizes(call, op_schema, choice)
+    if problem is not None:
+        raise RuleError(op, rule.origin.plugin, str(rule.origin), problem)
     if facts(call.op).random and call.op not in dispatcher()._random_ops:
         for at, placements in enumerate(choice.outputs):
             for mesh_dim, placement in enumerate(placements or ()):

@@ -13,6 +13,8 @@ from torch.distributed.tensor._ops.single_dim_strategy import (
 )
 
 from dtensor_registry._torch.call import tensor_specs
+from dtensor_registry._torch.catalog import find_op
+from dtensor_registry._torch.schema import facts
 
 _PREFIXES = ("aten._foreach_", "aten._amp_foreach_", "aten._fused_")
 
@@ -41,7 +43,7 @@ def decide_elements(
     length = len(lists[0].children)
     if any(len(arg.children) != length for arg in lists):
         return None
-    op = _resolve_foreach_elementwise_overload(op_schema.op) or op_schema.op
+    op = _element_op(op_schema.op)
     known: dict[tuple[tuple[tuple[DTensorSpec, ...], ...], Any], OpStrategy | None] = {}
     children: list[OpStrategy] = []
     for index in range(length):
@@ -55,6 +57,21 @@ def decide_elements(
             return None
         children.append(decided)
     return TupleStrategy(children)
+
+
+def _element_op(op: OpOverload) -> OpOverload:
+    """Find the op that does to one element what a foreach op does to each.
+
+    For one that writes to its elements it must write too: the functional form, by which torch
+    decides, lets an element be moved, and the write to it is lost.
+    """
+    element = _resolve_foreach_elementwise_overload(op)
+    if element is None:
+        return op
+    if facts(op).mutates:
+        packet, _, overload = str(element).rpartition(".")
+        return find_op(f"{packet}_.{overload}") or element
+    return element
 
 
 def _element(op: OpOverload, op_schema: OpSchema, index: int) -> OpSchema:

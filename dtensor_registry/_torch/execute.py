@@ -114,7 +114,7 @@ class Executor:
         """Decide a call as torch's propagator would, keyword tensors included."""
         strategy_schema = propagator()._wrap_with_op_strategy(schema)
         try:
-            meta = propagator()._propagate_tensor_meta(schema)
+            meta = propagator()._propagate_tensor_meta_non_cached(schema)
         except _SHAPE_ERRORS:
             # Only whole results can be described once they are there.
             specs = tensor_specs(strategy_schema)

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
+from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import dispatcher, has_rule
 from dtensor_registry.errors import MixedTensorsError, NoStrategyError
 
@@ -149,7 +150,8 @@ class DispatchHooks:
                     self._say_more(op, args, kwargs, error)
                     raise
             except RuntimeError as error:
-                if not waits_for_shapes(error):
+                # Without a rule, torch may fail over what it cannot do before it looks for one.
+                if not waits_for_shapes(error) and (has_rule(op) or not facts(op).beyond_torch):
                     raise
                 if not binder.bind_unshaped(op, specs_in(info.schema)):
                     self._say_more(op, args, kwargs, error)

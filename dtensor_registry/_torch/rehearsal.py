@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils._pytree import tree_map
 
 from dtensor_registry._torch.call import Call
-from dtensor_registry._torch.schema import facts
+from dtensor_registry._torch.schema import facts, input_names
 from dtensor_registry._torch.tables import propagator
 from dtensor_registry.expansion import Candidate, piece
 from dtensor_registry.placements import Shard, is_shard
@@ -60,7 +60,14 @@ def takes_global_sizes(call: Call, op_schema: OpSchema, choice: Candidate) -> st
     shapes = _pieces(call, choice, first)
     if shapes is None:
         return None
-    results = _run(call, op_schema, shapes)
+    names = ", ".join(repr(name) for name in facts(call.op).sizes)
+    try:
+        results = _run(call, op_schema, shapes)
+    except Exception as error:  # whatever a kernel raises here, each rank would raise
+        return (
+            f"on its piece of the inputs each rank would raise {type(error).__name__}: {error};"
+            f" its argument {names} may be a size of the whole tensor"
+        )
     results = results if isinstance(results, (list, tuple)) else [results]
     tensors = [result for result in results if isinstance(result, torch.Tensor)]
     outputs = choice.outputs * (len(call.metas) if call.listed and len(choice.outputs) == 1 else 1)
@@ -68,7 +75,6 @@ def takes_global_sizes(call: Call, op_schema: OpSchema, choice: Candidate) -> st
     for at, (result, (meta, placements)) in enumerate(zip(tensors, present, strict=True)):
         expected = piece(meta.shape, placements, mesh_shape, first)
         if tuple(result.shape) != expected:
-            names = ", ".join(repr(name) for name in facts(call.op).sizes)
             return (
                 f"each rank would return {tuple(result.shape)} for its piece {expected} of output"
                 f" {at}, ({', '.join(map(str, placements))}) of {tuple(meta.shape)}; its argument"
@@ -87,8 +93,39 @@ def _pieces(call: Call, choice: Candidate, at: tuple[int, ...]) -> list[tuple[in
     ]
 
 
+def resized(call: Call, op_schema: OpSchema) -> str | None:
+    """Name an argument whose shape an op changes where it writes to it, or None.
+
+    A DTensor's shape is not the local tensor's to change.
+    """
+    if not facts(call.op).mutates:
+        return None
+    shapes = [tensor.shape for tensor in call.problem.inputs]
+    args, kwargs, made = _without_data(call, op_schema, shapes)
+    declared = input_names(call.op, args, kwargs, lambda value: isinstance(value, torch.Tensor))
+    with unset_fake_temporarily(), disable_proxy_modes_tracing():
+        call.op(*args, **kwargs)
+    for (name, argument), tensor, shape in zip(declared, made, shapes, strict=True):
+        if argument.mutated and tuple(tensor.shape) != tuple(shape):
+            return (
+                f"it changes the shape of its argument {name!r}: {shape} -> {tuple(tensor.shape)}"
+            )
+    return None
+
+
 def _run(call: Call, op_schema: OpSchema, shapes: Sequence[tuple[int, ...]]) -> Any:
+    args, kwargs, _ = _without_data(call, op_schema, shapes)
+    # Meta tensors, not fake ones: fake mode writes what a kernel raises to torch's log.
+    with unset_fake_temporarily(), disable_proxy_modes_tracing():
+        return call.op(*args, **kwargs)
+
+
+def _without_data(
+    call: Call, op_schema: OpSchema, shapes: Sequence[tuple[int, ...]]
+) -> tuple[tuple[Any, ...], dict[str, Any], list[torch.Tensor]]:
+    """Write the arguments of a call with meta tensors of the given shapes; list these too."""
     given = iter(zip(call.specs, shapes, strict=True))
+    made: list[torch.Tensor] = []
 
     def empty(value: Any) -> Any:
         if isinstance(value, TupleStrategy):
@@ -96,18 +133,18 @@ def _run(call: Call, op_schema: OpSchema, shapes: Sequence[tuple[int, ...]]) -> 
         if not isinstance(value, OpStrategy):
             return value
         (spec, *_), shape = next(given)
-        return _empty(spec, shape)
+        made.append(torch.empty(shape, dtype=_dtype(spec), device="meta"))
+        return made[-1]
 
-    # Meta tensors, not fake ones: fake mode writes what a kernel raises to torch's log.
     with unset_fake_temporarily(), disable_proxy_modes_tracing():
         args, kwargs = tree_map(
             empty,
             (op_schema.args_schema, op_schema.kwargs_schema),
             is_leaf=lambda value: isinstance(value, (OpStrategy, TupleStrategy)),
         )
-        return call.op(*args, **kwargs)
+    return args, kwargs, made
 
 
-def _empty(spec: DTensorSpec, shape: tuple[int, ...]) -> torch.Tensor:
+def _dtype(spec: DTensorSpec) -> torch.dtype:
     meta: Any = spec.tensor_meta
-    return torch.empty(shape, dtype=meta.dtype, device="meta")
+    return meta.dtype  # type: ignore[no-any-return]

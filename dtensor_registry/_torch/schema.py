@@ -42,8 +42,10 @@ class OpFacts:
     Attributes:
         arguments: as declared.
         outputs: for each return, whether it is a tensor, and its alias sets.
+        optional_output: whether a return that is declared as a tensor may be None.
         list_output: whether the op returns one list of tensors, of a length only known
             when it runs.
+        in_place: whether the op is named as one that writes to its first argument.
         random: whether equal inputs may give unequal outputs.
         view: whether an output shares memory with an input that the op does not write to.
         schema_info: the safe cache key: every non-tensor argument is in it.
@@ -52,7 +54,9 @@ class OpFacts:
 
     arguments: tuple[Argument, ...]
     outputs: tuple[tuple[bool, frozenset[str]], ...]
+    optional_output: bool
     list_output: bool
+    in_place: bool
     random: bool
     view: bool
     schema_info: RuntimeSchemaInfo
@@ -62,13 +66,17 @@ class OpFacts:
     def beyond_torch(self) -> bool:
         """Whether torch's own path cannot run the op right, whatever is decided.
 
-        It never moves a keyword tensor, and finds no mesh in a list of them nor in a list that
-        may begin with None.
+        It never moves a keyword tensor; it finds no mesh in a list of them, nor in a list that
+        may begin with None; it counts an output that may be None as no tensor; and it gives
+        the argument back that an op wrote to only if that is `self` of an op named with a
+        trailing underscore, or a keyword named as an output.
         """
         tensors = [a for a in self.arguments if a.tensor]
         meshless = not any(a for a in tensors if not a.keyword and not a.optional)
         moves_keyword = any(a.keyword and (a.many or not a.mutated) for a in tensors)
-        return moves_keyword or meshless
+        written = [at for at, a in enumerate(self.arguments) if a.mutated and not a.keyword]
+        writes_elsewhere = written not in ([], [0] if self.in_place else [])
+        return moves_keyword or meshless or self.optional_output or writes_elsewhere
 
     @property
     def mutates(self) -> tuple[str, ...]:
@@ -98,13 +106,15 @@ def facts(op: OpOverload) -> OpFacts:
         for argument in schema.arguments
     )
     outputs = tuple(("Tensor" in str(r.type), _alias(r)) for r in schema.returns)
-    mutated = {a for argument in arguments if argument.mutated for a in argument.alias}
     return OpFacts(
         arguments=arguments,
         outputs=outputs,
+        optional_output=any("Optional[Tensor]" in str(r.type) for r in schema.returns),
         list_output=len(outputs) == 1 and "List[Tensor]" in str(schema.returns[0].type),
+        in_place=schema.name.endswith("_"),
         random=torch.Tag.nondeterministic_seeded in op.tags,
-        view=any(alias - mutated for _, alias in outputs),
+        # Of a list of views, only the argument says that it is one.
+        view=any(a.alias and not a.mutated for a in arguments),
         schema_info=_safe_key(arguments, schema),
         sizes=tuple(a.name for a in schema.arguments if _is_int_list(a.type)),
     )

@@ -121,7 +121,9 @@ SURFACE = (
     PrivateName(f"{_TENSOR}._dispatch", "OpDispatcher.wrap", ("res", "spec")),
     PrivateName(f"{_TENSOR}._sharding_prop", "_select_min_cost_strategy", ("strategy",)),
     PrivateName(
-        f"{_TENSOR}._sharding_prop", "ShardingPropagator._propagate_tensor_meta", ("self",)
+        f"{_TENSOR}._sharding_prop",
+        "ShardingPropagator._propagate_tensor_meta_non_cached",
+        ("self",),
     ),
     PrivateName(
         f"{_TENSOR}._sharding_prop", "ShardingPropagator._wrap_with_op_strategy", ("self",)

@@ -43,24 +43,15 @@ def program(
 
     Numbers are drawn again where that shows the fault too, else written out.
     """
-    drawn = sample.changed(_again, sample.origin, sample.role)
-    is_drawn = _is_wrong(op, drawn, rows, mesh, seed, allow_empty)
+    is_drawn = _is_wrong(op, drawn_again(sample), rows, mesh, seed, allow_empty)
     used = ["check_row"] if len(mesh) == 1 else ["judge", "run_whole"]
     lines = [
         "import torch",
         "from dtensor_registry.placements import REPLICATE, Partial, Shard",
         f"from dtensor_registry.verification import {', '.join([*used, *['draw'] * is_drawn])}",
     ]
-    if _is_custom(op):
-        lines.append(f"# import here what defines {name_of(op)}")
-    names = []
-    for position, tensor in enumerate(sample.inputs):
-        names.append(f"x{position}")
-        lines.append(f"x{position} = {_tensor(position, tensor, is_drawn)}")
-    given = iter(names)
-    args = ", ".join(_argument(value, given) for value in sample.args)
-    kwargs = ", ".join(f"{k!r}: {_argument(v, given)}" for k, v in sample.kwargs.items())
-    called = f"{_callable(op)}, ({args}{',' * (len(sample.args) == 1)}), {{{kwargs}}}"
+    more_lines, called = written_call(op, sample, is_drawn)
+    lines += more_lines
     listed = [f"[{', '.join(map(_placement, row))}]" for row in rows]
     more = (f", seed={seed}" if seed else "") + ", allow_empty=True" * allow_empty
     if len(mesh) == 1:
@@ -69,6 +60,32 @@ def program(
         lines.append(f"whole = run_whole({called})")
         lines.append(f"print(judge(whole, [{', '.join(listed)}], {tuple(mesh)}{more}))")
     return "\n".join(lines)
+
+
+def written_call(
+    op: Callable[..., Any], sample: Sample, is_drawn: bool
+) -> tuple[list[str], str]:
+    """Write the lines that make a call's tensors, and the call: `op, (args), {kwargs}`.
+
+    Args:
+        op: what is called.
+        sample: the call.
+        is_drawn: whether numbers are drawn, as in `drawn_again`, or written out.
+    """
+    lines = [f"# import here what defines {name_of(op)}"] if _is_custom(op) else []
+    names = []
+    for position, tensor in enumerate(sample.inputs):
+        names.append(f"x{position}")
+        lines.append(f"x{position} = {_tensor(position, tensor, is_drawn)}")
+    given = iter(names)
+    args = ", ".join(_argument(value, given) for value in sample.args)
+    kwargs = ", ".join(f"{k!r}: {_argument(v, given)}" for k, v in sample.kwargs.items())
+    return lines, f"{_callable(op)}, ({args}{',' * (len(sample.args) == 1)}), {{{kwargs}}}"
+
+
+def drawn_again(sample: Sample) -> Sample:
+    """Make the same call with numbers that can be drawn again from the position alone."""
+    return sample.changed(_again, sample.origin, sample.role)
 
 
 def _again(position: int, tensor: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from torch._ops import OpOverload
+from torch.distributed.device_mesh import DeviceMesh
 
 from dtensor_registry._torch.audit import owner
 from dtensor_registry._torch.checking.dispatched import (
@@ -19,13 +20,20 @@ from dtensor_registry._torch.checking.dispatched import (
     compare_call,
     wanted_of,
 )
-from dtensor_registry._torch.checking.local_ranks import simulated_mesh
-from dtensor_registry._torch.checking.starts import input_rows, show_start, starts
+from dtensor_registry._torch.checking.local_ranks import plainly, simulated_mesh
+from dtensor_registry._torch.checking.starts import (
+    Start,
+    input_rows,
+    read_start,
+    show_start,
+    starts,
+)
 from dtensor_registry.rules import Rule
 from dtensor_registry.verification import Finding, Report, Sample, run_whole
 from dtensor_registry.verification.findings import Kind
 from dtensor_registry.verification.inputs import sample_of
 from dtensor_registry.verification.isolation import Note, silent
+from dtensor_registry.verification.program import drawn_again, written_call
 from dtensor_registry.verification.wholerun import is_deterministic
 
 MESHES: tuple[tuple[int, ...], ...] = ((2,), (4,), (2, 2))
@@ -37,6 +45,7 @@ def check_installed(
     mesh_shapes: Sequence[tuple[int, ...]] = MESHES,
     *,
     rule: Rule | None = None,
+    inputs: str | None = None,
     draws: int = 3,
     seed: int = 0,
     note: Note = silent,
@@ -51,6 +60,8 @@ def check_installed(
         samples: calls `(args, kwargs)` with plain tensors.
         mesh_shapes: meshes to run on; their ranks are simulated.
         rule: inputs also come as the rows of this rule say, so that each row gets its turn.
+        inputs: how the inputs come, and no other way: `"S(0), R; R, R"` for two tensors on a mesh
+            of two dims.
         draws: how many drawn placements of the inputs to try for each call and mesh.
         seed: of what is drawn.
         note: is told what is about to be tried.
@@ -75,7 +86,11 @@ def check_installed(
         ranks = "x".join(map(str, shape))
         with simulated_mesh(*shape) as mesh:
             for sample, wanted, rows in calls:
-                for start in starts(wanted.whole, rows, shape, draws, seed):
+                for start in (
+                    starts(wanted.whole, rows, shape, draws, seed)
+                    if inputs is None
+                    else [read_start(inputs)]
+                ):
                     about = f"inputs {show_start(start)} on {ranks} ranks"
                     note(f"through DTensor, {about}: {sample}")
                     seen = compare_call(wanted, start, mesh, seed)
@@ -88,7 +103,8 @@ def check_installed(
                         kind: Kind = "dispatch" if seen.outcome == "wrong" else "crash on empty"
                         choice = chosen(wanted.whole, start, mesh, seed)
                         told = f"{seen.told}; it chose {choice}"
-                        found[_gist(seen.told)] = Finding(kind, told, about, str(sample))
+                        again = _program(op, sample, start, mesh, seed)
+                        found[_gist(seen.told)] = Finding(kind, told, about, str(sample), again)
     if tried == refused:
         found["untested"] = Finding("untested", f"nothing ran through DTensor: {reason}")
     return Report(
@@ -109,6 +125,29 @@ def _wanted(op: OpOverload, sample: Sample, seed: int) -> Iterator[Wanted]:
         return  # that an op refuses a sample is told by `check`
     if whole.inputs and is_deterministic(whole):
         yield wanted_of(whole, seed)
+
+
+def _program(op: OpOverload, sample: Sample, start: Start, mesh: DeviceMesh, seed: int) -> str:
+    """Write a program that makes a call on DTensors again, with numbers drawn if they show it."""
+    with plainly():
+        drawn = list(_wanted(op, drawn_again(sample), seed))
+    is_drawn = any(compare_call(w, start, mesh, seed).outcome != "right" for w in drawn)
+    with plainly():
+        lines, called = written_call(op, sample, is_drawn)
+    name, _, call = called.partition(", ")
+    also = ["from dtensor_registry.verification import draw"] * is_drawn
+    return "\n".join(
+        [
+            "import torch",
+            "import dtensor_registry as dr",
+            "from dtensor_registry.testing import check_installed",
+            *also,
+            *lines,
+            "with dr.install():",
+            f"    print(check_installed({name}, [({call})], [{tuple(mesh.shape)}],"
+            f" inputs={show_start(start)!r}))",
+        ]
+    )
 
 
 def _gist(told: str) -> str:

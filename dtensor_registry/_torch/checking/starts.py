@@ -15,6 +15,7 @@ from dtensor_registry.placements import (
     Placements,
     Shard,
     StridedShard,
+    parse_placements,
     show_placements,
 )
 from dtensor_registry.rules import Rule
@@ -78,6 +79,21 @@ def show_start(start: Start) -> str:
     'S(0), R; R, R'
     """
     return "; ".join(show_placements(column) for column in start)
+
+
+def read_start(text: str) -> Start:
+    """Read what `show_start` prints.
+
+    Raises:
+        PlacementSyntaxError: for what is no placement; a placeholder is none here.
+
+    >>> show_start(read_start("S(0), R; P, R"))
+    'S(0), R; P(sum), R'
+    """
+    return tuple(
+        tuple(p for p in map(plain, parse_placements(column)) if p is not None)
+        for column in text.split(";")
+    )
 
 
 def _choices(tensor: torch.Tensor) -> list[Placement]:
