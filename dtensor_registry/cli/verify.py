@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -265,8 +264,7 @@ def _notes(report: VerifyReport) -> Iterator[str]:
             f"{len(made_up)} rules were checked with samples made up from the schema, which may be"
             " calls that the op is not meant for; authors give theirs with samples="
         )
-    for note in dict.fromkeys(row.note for row in report.rules if row.note.startswith("torch's")):
-        yield note
+    yield from dict.fromkeys(row.note for row in report.rules if row.note.startswith("torch's"))
 
 
 def junit(report: VerifyReport) -> bytes:
@@ -276,7 +274,8 @@ def junit(report: VerifyReport) -> bytes:
         rows = [row for row in report.rules if row.plugin == plugin]
         _suite(root, plugin, rows)
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written
 
 
 def _suite(root: ElementTree.Element, plugin: str, rows: Sequence[RuleRow]) -> None:

@@ -74,6 +74,7 @@ class StrategyConformance:
         )
 
     def test_the_rule_answers_every_call_with_rows(self, verified: Any) -> None:
+        """It neither raises nor returns what is no set of rows."""
         _fail_on(verified, "raises", "malformed")
         if not verified.report.samples:
             pytest.fail(
@@ -83,21 +84,27 @@ class StrategyConformance:
             )
 
     def test_every_row_gives_the_result_of_the_whole_run(self, verified: Any) -> None:
+        """Forward, on simulated ranks."""
         _fail_on(verified, "unsound", "crash")
 
     def test_every_row_gives_the_gradients_of_the_whole_run(self, verified: Any) -> None:
+        """Backward, for differentiable ops."""
         _fail_on(verified, "backward")
 
     def test_dtensor_gives_the_result_of_the_whole_run(self, verified: Any) -> None:
+        """Through real dispatch, for the choice that the expansion makes."""
         _fail_on(verified, "dispatch")
 
     def test_the_cache_key_holds_what_the_rows_depend_on(self, verified: Any) -> None:
+        """No cached decision is reused for another argument."""
         _fail_on(verified, "cache key")
 
     def test_the_rule_always_gives_the_same_rows_and_changes_nothing(self, verified: Any) -> None:
+        """It is a pure function."""
         _fail_on(verified, "changes", "impure")
 
     def test_the_rule_shards_where_it_could_and_repeats_no_row(self, verified: Any) -> None:
+        """It is neither useless nor redundant."""
         _fail_on(verified, "vacuous", "duplicate")
 
 

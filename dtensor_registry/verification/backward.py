@@ -68,10 +68,13 @@ def judge_backward(whole: WholeRun, row: Sequence[Any], ranks: int, *, seed: int
         wanted = gradients(whole, whole.inputs, lambda index, _: drawn[index])
     except (RuntimeError, NotImplementedError) as error:
         return Verdict("not applicable", shown, (ranks,), f"no gradient: {said(error)}")
-    pieces = [
-        whole.pieces(position, column, (ranks,), seed)
-        for position, column in enumerate(layout.inputs)
-    ]
+    try:
+        pieces = [
+            whole.pieces(position, column, (ranks,), seed)
+            for position, column in enumerate(layout.inputs)
+        ]
+    except NotImplementedError as error:  # a partial of a kind that the dtype cannot have
+        return Verdict("not applicable", shown, (ranks,), str(error))
     found = []
     for rank in range(ranks):
         local = [piece[rank] for piece in pieces]

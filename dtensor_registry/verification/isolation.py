@@ -142,7 +142,9 @@ class _Worker(Generic[T, R]):
         self.connection, theirs = spawn.Pipe()
         self._note = spawn.RawArray("c", _NOTE_BYTES)
         # What a dying process says of it goes to its stderr.
-        self._last_words = tempfile.NamedTemporaryFile(prefix="verify-", suffix=".log")
+        self._last_words = tempfile.NamedTemporaryFile(  # noqa: SIM115 (lives with the process)
+            prefix="verify-", suffix=".log"
+        )
         self._process = spawn.Process(
             target=_serve, args=(function, theirs, self._note, self._last_words.name), daemon=True
         )
@@ -215,7 +217,7 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
     with open(last_words, "a") as file:
         os.dup2(file.fileno(), 2)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115 (until the process ends)
     logging.disable(logging.CRITICAL)  # what torch logs of calls that are meant to fail
 
     def write(text: str) -> None:

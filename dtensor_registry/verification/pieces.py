@@ -91,7 +91,9 @@ def split_partial(
             value = torch.where(coins, -torch.inf, value)
         total = sum(offsets[1:], offsets[0]) if offsets else torch.zeros_like(value)
         if reduce_op == "avg":
-            return [*(value + offset for offset in offsets), value - total]
+            if not is_inexact(value):  # an average of integers is rounded down, as a rule
+                total = total - torch.randint(0, count, value.shape, generator=generator)
+            return [*(value + offset for offset in offsets), (value - total).to(value.dtype)]
         return [*offsets, value - total]
     if reduce_op in ("max", "min"):
         return _split_extreme(value, reduce_op, count, generator)

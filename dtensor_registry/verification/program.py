@@ -62,9 +62,7 @@ def program(
     return "\n".join(lines)
 
 
-def written_call(
-    op: Callable[..., Any], sample: Sample, is_drawn: bool
-) -> tuple[list[str], str]:
+def written_call(op: Callable[..., Any], sample: Sample, is_drawn: bool) -> tuple[list[str], str]:
     """Write the lines that make a call's tensors, and the call: `op, (args), {kwargs}`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Calls of an in-place, `out=` or foreach op, made from calls of the plain op that it is a form of."""
+"""Calls of an in-place, `out=` or foreach op, made from calls of the op that it is a form of."""
 
 from __future__ import annotations
 

@@ -31,6 +31,8 @@ _REFUSALS = (
     "not supported yet",  # a redistribution, of a pinned argument for example
     "is unsupported",
     "unhashable type",  # a complex number in the cache key
+    "min() arg is an empty sequence",  # torch 2.13 has no row for what is given
+    "no valid sharding strategy",  # likewise, torch 2.14
 )
 """What torch says when it refuses a call that has a rule, or cannot move a tensor so."""
 

@@ -60,7 +60,7 @@ def of_pieces(
 ) -> DTensor:
     """Make the DTensor of which each rank holds a given piece."""
     return DTensor.from_local(
-        LocalTensor(dict(enumerate(pieces))),
+        LocalTensor(dict(enumerate(pieces))),  # type: ignore[no-untyped-call]
         mesh,
         placements_to_torch(placements),
         run_check=False,

@@ -26,6 +26,7 @@ def torch_rule(op: OpOverload, func: Any) -> Rule:
     element = element_of(op) or op
     per_element = str(op).startswith(_PER_ELEMENT)
     returns = len(op._schema.returns)
+    in_place = op._schema.name.endswith("_") and op._schema.is_mutable
 
     def rule(_: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         args = tuple(_as_torch(value, per_element) for value in args)
@@ -33,6 +34,8 @@ def torch_rule(op: OpOverload, func: Any) -> Rule:
         rows: list[Any] = [list(row_from_rule(row)) for row in func(element, args, kwargs)]
         if per_element and not returns and element is not op:
             return [row[1:] for row in rows]  # the list form writes, and returns nothing
+        if in_place and not per_element:  # torch asks in-place ops too, and then drops these
+            return [row for row in rows if row[0] == row[1]]
         return rows
 
     rule.__qualname__ = getattr(func, "__qualname__", str(func))

@@ -231,10 +231,12 @@ def _with_dispatch(
 
 @contextmanager
 def _in_force(subject: Subject) -> Iterator[None]:
-    """Have an op decided by this rule, whatever else is installed."""
+    """Have an op decided by this rule, whatever else is installed; torch's by torch alone."""
     assert subject.op is not None
-    entries = {} if subject.entry is None else {subject.op: subject.entry}
-    layer = Layer(f"a check of {subject.name}", height=3, entries=entries, adopts=not entries)
+    if subject.entry is None:
+        yield
+        return
+    layer = Layer(f"a check of {subject.name}", height=3, entries={subject.op: subject.entry})
     LOAN.add(layer)
     try:
         yield

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
+
 from acme_kernels import rms_norm, rms_norm_backward, swiglu, swiglu_backward
 from dtensor_registry import (
     REPLICATE,
