@@ -22,15 +22,22 @@ from dtensor_registry.placements import (
 )
 
 
-@lru_cache(maxsize=4096)
 def from_torch(placement: Any) -> Placement:
     """Read one of torch's placements.
 
-    A partial that knows more than its reduction keeps torch's object inside.
+    A partial that knows more than its reduction keeps torch's object inside: the very object,
+    since it holds the state of one call, which equality does not see.
 
     Raises:
         TypeError: for something that is no placement.
     """
+    if isinstance(placement, dtensor.Partial) and type(placement) is not dtensor.Partial:
+        return Partial(placement.reduce_op, placement)
+    return _plain(placement)
+
+
+@lru_cache(maxsize=4096)
+def _plain(placement: Any) -> Placement:
     if isinstance(placement, dtensor.Replicate):
         return REPLICATE
     if isinstance(placement, placement_types._StridedShard):
@@ -38,14 +45,19 @@ def from_torch(placement: Any) -> Placement:
     if isinstance(placement, dtensor.Shard):
         return Shard(placement.dim)
     if isinstance(placement, dtensor.Partial):
-        plain = type(placement) is dtensor.Partial
-        return Partial(placement.reduce_op, None if plain else placement)
+        return Partial(placement.reduce_op)
     raise TypeError(f"{placement!r} is no placement")
 
 
-@lru_cache(maxsize=4096)
 def to_torch(placement: Placement) -> Any:
     """Write a placement as torch's own."""
+    if isinstance(placement, Partial) and placement.native is not None:
+        return placement.native
+    return _torchs(placement)
+
+
+@lru_cache(maxsize=4096)
+def _torchs(placement: Placement) -> Any:
     if isinstance(placement, Shard):
         return dtensor.Shard(placement.tensor_dim)
     if isinstance(placement, StridedShard):
@@ -53,7 +65,7 @@ def to_torch(placement: Placement) -> Any:
             placement.tensor_dim, split_factor=placement.split_factor
         )
     if isinstance(placement, Partial):
-        return placement.native or dtensor.Partial(placement.reduce_op)
+        return dtensor.Partial(placement.reduce_op)
     return dtensor.Replicate()
 
 

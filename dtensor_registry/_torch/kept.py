@@ -15,6 +15,7 @@ import torch
 from torch.distributed.tensor._op_schema import OpSchema
 
 from dtensor_registry.expansion import Row, TensorInput, fill_rows, shard_kinds
+from dtensor_registry.placements import Partial
 from dtensor_registry.rules import is_tensor
 
 MAX_KEPT = 4096
@@ -52,7 +53,9 @@ def filled_rows(
     rows = rule.rows(op_schema.op, args, kwargs)
     num_outputs = len(rows[0]) - len(inputs) if rows else tensor_outputs
     found = fill_rows(rows, num_outputs, inputs, masked), num_outputs
-    if key is not None:
+    # A partial with a state of its own belongs to one call: the next must get another.
+    alone = any(isinstance(p, Partial) and p.native is not None for row in found[0] for p in row)
+    if key is not None and not alone:
         _kept[key] = found
         if len(_kept) > MAX_KEPT:
             _kept.popitem(last=False)

@@ -18,7 +18,7 @@ from torch.distributed.tensor import _sharding_prop
 from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
-from dtensor_registry._torch import decide, freshness
+from dtensor_registry._torch import decide, decompositions, freshness
 from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.hooks import DispatchHooks, Specs, in_dispatch, specs_in
 from dtensor_registry._torch.rule import InstalledRule
@@ -205,10 +205,12 @@ class Loan:
         if layers and not before:
             setattr(_sharding_prop, decide.EXPAND, decide.expand)
             freshness.hook_in(lambda schema: self.bind_missing(schema.op, specs_in(schema)))
+            decompositions.hook_in()
             self._hooks.hook_in()
         elif before and not layers:
             setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
             freshness.unhook()
+            decompositions.unhook()
             self._hooks.unhook()
         decide.adopt(any(layer.adopts for layer in layers))
         freshness.renew(in_dispatch=False)

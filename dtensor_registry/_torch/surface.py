@@ -66,6 +66,11 @@ SURFACE = (
     PrivateName(
         f"{_TENSOR}._collective_utils", "redistribute_cost", ("current_spec", "target_spec")
     ),
+    PrivateName(
+        f"{_TENSOR}._decompositions",
+        "DecompShardingStrategy._get_candidate_placements",
+        ("op_schema",),
+    ),
     PrivateName(f"{_TENSOR}._decompositions", "PlacementTrackingMode"),
     PrivateName(
         f"{_TENSOR}._dispatch",
