@@ -1,5 +1,0 @@
-from dtensor_registry.testing import StrategyConformance
-
-
-class TestConformance(StrategyConformance):
-    distribution = "acme-kernels"
