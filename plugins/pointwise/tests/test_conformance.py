@@ -1,6 +1,0 @@
-from dtensor_registry.testing import StrategyConformance
-
-
-class TestConformance(StrategyConformance):
-    distribution = "dtensor-registry-pointwise"
-    every = 8
