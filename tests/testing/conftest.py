@@ -34,7 +34,9 @@ class Run:
 
 
 PLUGIN = "dtensor_registry.testing.fixtures"
-OPTIONS = ("-p", PLUGIN, "-p", "no:cacheprovider", "-W", "error", "-q", "-rf")
+# Doctests have imported the plugin already when they ran in this process before.
+IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+OPTIONS = ("-p", PLUGIN, "-p", "no:cacheprovider", "-W", "error", "-W", IMPORTED, "-q", "-rf")
 
 
 @pytest.fixture
