@@ -44,6 +44,8 @@ def decide_elements(
     if any(len(arg.children) != length for arg in lists):
         return None
     op = _element_op(op_schema.op)
+    if op is None:
+        return None
     known: dict[tuple[tuple[tuple[DTensorSpec, ...], ...], Any], OpStrategy | None] = {}
     children: list[OpStrategy] = []
     for index in range(length):
@@ -59,18 +61,19 @@ def decide_elements(
     return TupleStrategy(children)
 
 
-def _element_op(op: OpOverload) -> OpOverload:
+def _element_op(op: OpOverload) -> OpOverload | None:
     """Find the op that does to one element what a foreach op does to each.
 
     For one that writes to its elements it must write too: the functional form, by which torch
-    decides, lets an element be moved, and the write to it is lost.
+    decides, lets an element be moved, and the write to it is lost. Where there is no such op,
+    None: torch knows a foreach op that writes by its name.
     """
     element = _resolve_foreach_elementwise_overload(op)
     if element is None:
         return op
     if facts(op).mutates:
         packet, _, overload = str(element).rpartition(".")
-        return find_op(f"{packet}_.{overload}") or element
+        return find_op(f"{packet}_.{overload}")
     return element
 
 
