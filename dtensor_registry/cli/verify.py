@@ -28,10 +28,18 @@ from dtensor_registry.settings import read_settings
 if TYPE_CHECKING:
     from dtensor_registry._torch.checking.verify import Verified
 
-STYLES = {"trusted": "green", "WRONG": "red", "not checked": "yellow", "not reached": "yellow"}
+STYLES = {
+    "trusted": "green",
+    "WRONG": "red",
+    "check failed": "red",
+    "not checked": "yellow",
+    "not reached": "yellow",
+}
 """Colours of the outcomes."""
 
 NOT_REACHED = "not reached"
+PROBLEMS = ("WRONG", "check failed")
+"""Outcomes that make the command exit with 1."""
 
 
 class FindingRow(BaseModel):
@@ -53,7 +61,7 @@ class RuleRow(BaseModel):
     """The outcome for one rule and one op.
 
     Attributes:
-        state: `trusted`, `WRONG`, `not checked` or `not reached`.
+        state: a key of `STYLES`.
         sound: the rows that ground truth proved.
         samples: who made the sample calls: `author`, `OpInfo` or `made up`.
         combinations: how many times a row was judged.
@@ -102,6 +110,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--jobs", metavar="N", type=_positive, default=_cores(), help="processes (default: cores)"
     )
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write the outcome as JUnit XML")
+    parser.add_argument(
+        "--missing", action="store_true", help="list the rows that rules could offer and do not"
+    )
 
 
 def _positive(text: str) -> int:
@@ -155,9 +166,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(report)
     else:
-        _print(report)
+        _print(report, with_missing=arguments.missing)
     print_warnings(list(_notes(report)))
-    return PROBLEM if any(row.state == "WRONG" for row in report.rules) else FINE
+    return PROBLEM if any(row.state in PROBLEMS for row in report.rules) else FINE
 
 
 @contextmanager
@@ -207,7 +218,7 @@ def _row(verified: Verified) -> RuleRow:
     )
 
 
-def _print(report: VerifyReport) -> None:
+def _print(report: VerifyReport, with_missing: bool) -> None:
     if not report.rules:
         print_lines("no plugin has a rule for any op")
         return
@@ -219,6 +230,12 @@ def _print(report: VerifyReport) -> None:
             print_lines("", f"{row.op}: the rule {row.rule} of {row.owner} is wrong")
         for finding in errors:
             print_lines(*_lines(finding))
+    for row in report.rules if with_missing else ():
+        missing = [finding for finding in row.findings if finding.kind == "missing"]
+        if missing:
+            print_lines("", f"{row.op}: rows that the rule could offer, best first")
+        for finding in missing:
+            print_lines(f"  {finding.about}  ({finding.saves:.0f} us)  for {finding.sample}")
     counts = Counter(row.state for row in report.rules)
     told = ", ".join(f"{counts[state]} {state}" for state in STYLES if counts[state])
     combinations = sum(row.combinations for row in report.rules)
@@ -252,7 +269,7 @@ def _lines(finding: FindingRow) -> list[str]:
 
 def _notes(report: VerifyReport) -> Iterator[str]:
     """Say of what the table does not speak: what was not checked, or only poorly."""
-    for state in ("not checked", NOT_REACHED):
+    for state in ("check failed", "not checked", NOT_REACHED):
         named = [row for row in report.rules if row.state == state]
         if named:
             shown = ", ".join(row.op for row in named[:5]) + (", ..." if len(named) > 5 else "")
@@ -286,7 +303,7 @@ def _suite(root: ElementTree.Element, plugin: str, rows: Sequence[RuleRow]) -> N
         name=plugin,
         tests=str(len(rows)),
         failures=str(states["WRONG"]),
-        errors="0",
+        errors=str(states["check failed"]),
         skipped=str(states["not checked"] + states[NOT_REACHED]),
         time=f"{sum(row.seconds for row in rows):.3f}",
     )
@@ -300,6 +317,8 @@ def _suite(root: ElementTree.Element, plugin: str, rows: Sequence[RuleRow]) -> N
                 case, "failure", message=f"{errors[0].kind}: {errors[0].about}", type=errors[0].kind
             )
             failure.text = "\n".join(line for finding in errors for line in _lines(finding))
+        elif row.state == "check failed":
+            ElementTree.SubElement(case, "error", message=row.note)
         elif row.state in ("not checked", NOT_REACHED):
             ElementTree.SubElement(case, "skipped", message=row.note or row.state)
 

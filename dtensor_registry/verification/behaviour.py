@@ -124,6 +124,8 @@ def missing_from_key(
     static_argnum = schema_info.static_argnum
     keyed = schema_info.static_kwargkey or ()
     calls = [answer.sample for answer in answers]
+    if schema_info.static_kwargkey is None:
+        yield from _unkeyed_tensors(calls)
     for answer in answers:
         sample = answer.sample
         for index, value in enumerate(sample.args[:static_argnum]):
@@ -142,6 +144,24 @@ def missing_from_key(
                 yield from _compared(
                     rule, op, answer, Sample(sample.args, kwargs), f"argument {name!r}"
                 )
+
+
+def _unkeyed_tensors(calls: Sequence[Sample]) -> Iterator[Finding]:
+    """Find keyword tensors whose placement torch would not look at.
+
+    Source: torch's dispatch puts keyword arguments in its cache key only where `static_kwargkey`
+    is given, tensors included.
+    """
+    for call in calls:
+        for name, value in call.kwargs.items():
+            if _holds_tensor(value):
+                told = (
+                    f"the tensor {name!r} is given by keyword, and no keyword is in the key: torch"
+                    " would go on with the decision for another placement of it. Leave out"
+                    f" schema_info, or give static_kwargkey=({name!r},)"
+                )
+                yield Finding("cache key", told, f"argument {name!r}", sample=str(call))
+                return
 
 
 def _compared(rule: Rule, op: Any, answer: Answer, other: Sample, place: str) -> Iterator[Finding]:

@@ -14,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from dtensor_registry._torch.checking.verify import Verified
 from dtensor_registry.cli import main
+from dtensor_registry.cli.verify import PROBLEMS, VerifyReport, _row, junit
+from dtensor_registry.verification import Report
 
 FAULTY = """
     import torch
@@ -190,3 +193,11 @@ def test_a_terminal_gets_a_progress_bar_on_stderr() -> None:
     assert "verifying" in shown.decode(errors="replace")
     assert "1 rules: 1 trusted" in out
     assert "verifying" not in out
+
+
+def test_a_check_that_fails_itself_is_a_problem_not_a_pass() -> None:
+    report = Report("aten.sin.default", "torch", "", (), (), 0, 0)
+    row = _row(Verified("aten.sin.default", "torch", report, note="KeyError: 'x'", failed=True))
+    assert row.state in PROBLEMS
+    suite = ElementTree.fromstring(junit(VerifyReport(torch="2.13.0", rules=(row,))))[0]
+    assert (suite.attrib["errors"], suite.attrib["failures"]) == ("1", "0")

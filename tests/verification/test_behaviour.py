@@ -186,3 +186,15 @@ def test_a_keyword_that_only_another_sample_gives_is_tried_too() -> None:
     samples = [Sample((X,), {}), Sample((X,), {"mode": True})]
     answers = [ask(by_keyword, None, sample) for sample in samples]
     assert list(missing_from_key(by_keyword, None, answers, SchemaInfo()))
+
+
+@pytest.mark.parametrize(
+    ("info", "found"),
+    [(SchemaInfo(1), ["argument 'out'"]), (SchemaInfo(1, ()), []), (SchemaInfo(1, ("out",)), [])],
+)
+def test_a_keyword_tensor_needs_keywords_in_the_key(info: SchemaInfo, found: list[str]) -> None:
+    def rule(op: Any, args: Any, kwargs: Any) -> list[Any]:
+        return [[S(0), S(0), S(0)]]
+
+    answers = [ask(rule, None, Sample((X,), {"out": X})) for _ in range(2)]
+    assert [f.about for f in missing_from_key(rule, None, answers, info)] == found

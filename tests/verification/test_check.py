@@ -151,6 +151,55 @@ def test_an_op_that_raises_on_an_empty_piece_is_a_remark_not_an_error() -> None:
     assert [f.about for f in report.of_kind("crash on empty")] == ["P(max) <- S(0)"]
 
 
+@pytest.mark.parametrize(
+    ("op", "x"),
+    [
+        (aten.isnan.default, draw((4, 6), torch.float64, 0)),
+        (aten.isinf.default, draw((4, 6), torch.float64, 0)),
+        (aten.special_bessel_j0.default, draw((4, 6), torch.float64, 0)),
+        (aten.deg2rad.default, torch.arange(-12, 12).reshape(4, 6)),
+    ],
+    ids=str,
+)
+def test_ops_that_say_the_same_of_ordinary_numbers_are_proven_with_telling_ones(
+    op: Any, x: torch.Tensor
+) -> None:
+    report = told(op, pointwise(), (x,), budget=0)
+    assert report.is_trusted, str(report)
+    assert report.of_kind("untested") == ()
+
+
+@pytest.mark.parametrize("op", [aten.isnan.default, aten.isinf.default], ids=str)
+def test_no_number_may_be_a_sum_of_infinities(op: Any) -> None:
+    report = told(op, rows((P(), P())), (draw((4, 6), torch.float64, 0),), budget=0)
+    assert errors(report) == [("unsound", "P(sum) <- P(sum)")]
+
+
+def test_an_average_of_integers_does_not_pass_a_product() -> None:
+    report = told(aten.mul.Scalar, rows((P("avg"), P("avg"))), (torch.arange(24), 2), budget=0)
+    assert errors(report) == [("unsound", "P(avg) <- P(avg)")]
+
+
+def test_rounding_of_the_default_dtype_is_no_fault_where_integers_become_numbers() -> None:
+    out = torch.zeros(4, 6, dtype=torch.float64)
+    call = ((torch.arange(24).reshape(4, 6),), {"out": out})
+    report = check(aten.deg2rad.out, [call], rows((P(), P(), P())), budget=0)
+    assert report.is_trusted, str(report)
+
+
+def test_a_row_for_a_dtype_that_cannot_have_it_does_not_stop_the_check() -> None:
+    calls = [(X,), (draw((4, 4), torch.complex128, 0),)]
+    report = told(aten.neg.default, rows((P("min"), P("max"))), *calls, budget=0)
+    assert report.is_trusted, str(report)
+
+
+def test_an_op_whose_arguments_dtensor_rewrites_is_read_but_not_run_in_pieces() -> None:
+    rule = rows((S(0), S(0)), (S(0), S(2)))
+    report = told(aten.expand.default, rule, (X[:1], [8, 4]), by_pieces=False)
+    assert errors(report) == [("malformed", "S(0) <- S(2)")]
+    assert report.sound == ()
+
+
 # The other checks.
 
 

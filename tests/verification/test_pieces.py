@@ -127,3 +127,17 @@ def test_a_piece_keeps_the_order_of_strides() -> None:
     transposed = torch.arange(24.0).reshape(4, 6).t()
     piece = hand_out(transposed, (Shard(1),), (2,), generator(0))[0]
     assert piece.stride() == (1, 6)
+
+
+def test_no_number_is_split_into_infinities_of_both_signs_now_and_then() -> None:
+    parts = split_partial(torch.full((50,), torch.nan), "sum", 2, generator(0))
+    assert reduce_parts(parts, "sum").isnan().all()
+    assert parts[0].isinf().any()
+    assert not parts[0].isinf().all()
+
+
+def test_an_average_of_integers_does_not_come_out_even() -> None:
+    whole = torch.arange(-10, 40)
+    parts = split_partial(whole, "avg", 3, generator(0))
+    assert torch.equal(reduce_parts(parts, "avg"), whole)
+    assert (sum(parts) % 3 != 0).any()

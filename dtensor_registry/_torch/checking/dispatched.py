@@ -102,7 +102,7 @@ def compare_call(wanted: Wanted, start: Start, mesh: DeviceMesh, seed: int) -> S
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, of redistributions that cost something
-            told = _forward(wanted, pieces, start, mesh) or _backward(wanted, start, mesh, seed)
+            told = _compare(wanted, pieces, start, mesh)
     except Exception as error:
         if is_refusal(error):
             return Seen("refused", said(error))
@@ -163,47 +163,58 @@ def _placed(
     ]
 
 
-def _forward(
+def _compare(
     wanted: Wanted, pieces: Sequence[Sequence[torch.Tensor]], start: Start, mesh: DeviceMesh
 ) -> str | None:
-    """Say what of the outputs, or of what is written to, differs from the whole run."""
+    """Say what of outputs, of what is written to, or of gradients differs from the whole run."""
     whole = wanted.whole
-    with torch.inference_mode(is_composite(whole.op)), torch.no_grad():
-        given = _placed(whole, pieces, start, mesh)
+    pull = wanted.gradients is not None
+    with torch.inference_mode(is_composite(whole.op)), torch.set_grad_enabled(pull):
+        given: list[Any] = list(_placed(whole, pieces, start, mesh))
+        if pull:
+            given = [t.requires_grad_() if is_inexact(t) else t for t in given]
         args, kwargs = fill(whole.args, whole.kwargs, given)
         outputs = outputs_of(whole.op(*args, **kwargs))
-    if len(outputs) != len(whole.outputs):
-        return f"it returns {len(outputs)} outputs, the whole run {len(whole.outputs)}"
-    for index, (got, want) in enumerate(zip(outputs, whole.outputs, strict=True)):
-        told = _differs(got, want, wanted.relative, mesh)
-        if told is not None:
-            return f"output {index}{told}"
-    for position, want in whole.mutated.items():
-        told = _differs(given[position], want, wanted.relative, mesh)
-        if told is not None:
-            return f"input {position}, which the op writes to,{told}"
-    return None
+        if len(outputs) != len(whole.outputs):
+            return f"it returns {len(outputs)} outputs, the whole run {len(whole.outputs)}"
+        for index, (got, want) in enumerate(zip(outputs, whole.outputs, strict=True)):
+            told = _differs(got, want, wanted.relative, mesh)
+            if told is not None:
+                return f"output {index}{told}"
+        for position, want in whole.mutated.items():
+            told = _differs(given[position], want, wanted.relative, mesh)
+            if told is not None:
+                return f"input {position}, which the op writes to,{told}"
+    return _compare_gradients(wanted, given, outputs, mesh) if pull else None
 
 
-def _backward(wanted: Wanted, start: Start, mesh: DeviceMesh, seed: int) -> str | None:
+def _compare_gradients(
+    wanted: Wanted, given: Sequence[Any], outputs: Sequence[Any], mesh: DeviceMesh
+) -> str | None:
     """Say which gradient differs from that of the whole run."""
-    if wanted.gradients is None:
-        return None
-    whole = wanted.whole
-    given = _placed(whole, _pieces(whole, start, mesh, seed), start, mesh)
     everywhere = (REPLICATE,) * mesh.ndim
-
-    def upstream(index: int, _: torch.Tensor) -> torch.Tensor | None:
-        value = wanted.upstream[index]
-        return None if value is None else of_pieces([value] * mesh.size(), value, everywhere, mesh)
-
+    live = [
+        (output, of_pieces([upstream] * mesh.size(), upstream, everywhere, mesh))
+        for output, upstream in zip(outputs, wanted.upstream, strict=True)
+        if upstream is not None and output.requires_grad
+    ]
+    leaves = [tensor for tensor in given if tensor.requires_grad]
     try:
-        found = gradients(whole, given, upstream)
+        pulled = iter(
+            torch.autograd.grad(
+                [output for output, _ in live],
+                leaves,
+                [upstream for _, upstream in live],
+                materialize_grads=True,
+            )
+        )
     except (RuntimeError, NotImplementedError) as error:
         if is_refusal(error):
             return None  # the forward op is right; its backward is another op, without a rule
         raise
-    for position, (got, want) in enumerate(zip(found, wanted.gradients, strict=True)):
+    assert wanted.gradients is not None
+    for position, want in enumerate(wanted.gradients):
+        got = next(pulled) if given[position].requires_grad else None
         if want is None or not (want.any() or isinstance(got, DTensor)):
             continue  # autograd makes up plain zeros where there is no gradient
         told = _differs(got, want, wanted.relative, mesh)

@@ -37,6 +37,7 @@ from dtensor_registry.verification.program import drawn_again, written_call
 from dtensor_registry.verification.wholerun import is_deterministic
 
 MESHES: tuple[tuple[int, ...], ...] = ((2,), (4,), (2, 2))
+"""Meshes on which a call is tried."""
 
 
 def check_installed(
@@ -59,7 +60,8 @@ def check_installed(
         op: the overload.
         samples: calls `(args, kwargs)` with plain tensors.
         mesh_shapes: meshes to run on; their ranks are simulated.
-        rule: inputs also come as the rows of this rule say, so that each row gets its turn.
+        rule: inputs also come as the rows of this rule say, so that each row gets its turn, on
+            the first of the meshes.
         inputs: how the inputs come, and no other way: `"S(0), R; R, R"` for two tensors on a mesh
             of two dims.
         draws: how many drawn placements of the inputs to try for each call and mesh.
@@ -87,7 +89,7 @@ def check_installed(
         with simulated_mesh(*shape) as mesh:
             for sample, wanted, rows in calls:
                 for start in (
-                    starts(wanted.whole, rows, shape, draws, seed)
+                    starts(wanted.whole, rows, shape, draws, seed, alone=shape == mesh_shapes[0])
                     if inputs is None
                     else [read_start(inputs)]
                 ):

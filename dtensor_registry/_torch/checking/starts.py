@@ -46,15 +46,21 @@ def starts(
     mesh: Sequence[int],
     draws: int,
     seed: int,
+    *,
+    alone: bool = True,
 ) -> Iterator[Start]:
     """List ways in which the inputs of a call may come, each once.
 
+    First as each row says, on all mesh dims; then drawn ways: on each mesh dim as some row
+    says, or at random.
+
     Args:
         whole: the call.
-        rows: placements of the inputs on one mesh dim; each is used on the first one.
+        rows: placements of the inputs on one mesh dim.
         mesh: ranks per mesh dim.
-        draws: how many more ways to draw.
+        draws: how many ways to draw.
         seed: of what is drawn.
+        alone: whether each row gets its own turn; without it there are only the drawn ways.
     """
     dice = random.Random(seed)
     choices = [_choices(tensor) for tensor in whole.inputs]
@@ -62,8 +68,11 @@ def starts(
     def drawn() -> list[Placement]:
         return [dice.choice(choice) for choice in choices]
 
-    ways = [[list(row), *(list(dice.choice([*rows, drawn()])) for _ in mesh[1:])] for row in rows]
-    ways += [[drawn() for _ in mesh] for _ in range(draws)]
+    ways = [[list(row)] * len(mesh) for row in rows] if alone else []
+    for number in range(draws):
+        ways.append(
+            [list(dice.choice([*rows, drawn()] if number % 2 else [drawn()])) for _ in mesh]
+        )
     seen: set[Start] = set()
     for way in ways:
         start = tuple(_of_one_kind(column) for column in zip(*way, strict=True))

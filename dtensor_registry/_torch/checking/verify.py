@@ -21,7 +21,7 @@ from dtensor_registry.verification import Finding, Report, Sample, check
 from dtensor_registry.verification.isolation import Note, Outcome, run_isolated, silent
 from dtensor_registry.verification.truth import said
 
-State: TypeAlias = Literal["trusted", "WRONG", "not checked"]
+State: TypeAlias = Literal["trusted", "WRONG", "not checked", "check failed"]
 Key: TypeAlias = tuple[str, str]
 """Plugin and op."""
 
@@ -59,6 +59,7 @@ class Verified:
         source: where the samples are from; empty if there were none.
         note: why nothing, or not all, could be checked.
         seconds: how long it took.
+        failed: whether the check itself raised, which is a fault of this package.
     """
 
     op: str
@@ -67,10 +68,13 @@ class Verified:
     source: str = ""
     note: str = ""
     seconds: float = 0.0
+    failed: bool = False
 
     @property
     def state(self) -> State:
         """The outcome in a word."""
+        if self.failed:
+            return "check failed"
         if self.report.errors:
             return "WRONG"
         return "trusted" if self.report.is_trusted else "not checked"
@@ -203,7 +207,8 @@ def lost(subject: Subject, outcome: Outcome[Task, Verified]) -> Verified:
     died = outcome.state == "died"
     finding = Finding("crash" if died else "untested", outcome.told)
     report = Report(subject.name, subject.owner, "", (finding,), (), int(died), 0)
-    return Verified(subject.name, subject.plugin, report, "", outcome.told, outcome.seconds)
+    failed = outcome.state == "raised"
+    return Verified(subject.name, subject.plugin, report, "", outcome.told, outcome.seconds, failed)
 
 
 def _with_dispatch(

@@ -242,6 +242,14 @@ def test_an_out_tensor_comes_last_and_is_placed_as_the_output() -> None:
         assert all(row[0] == row[-1] and len(row) == 2 + len(args) for row in rows)
 
 
+@pytest.mark.parametrize("name", ["aten.addbmm_.default", "aten.addmm_.default"])
+def test_a_bias_that_an_in_place_op_would_resize_has_no_rows(name: str) -> None:
+    operands = [numbers(shape, torch.float64, 0) for shape in OPERANDS[base_of(name)][0]]
+    product = getattr(torch, base_of(name))(torch.zeros((), dtype=torch.float64), *operands)
+    assert rows_of(name, [product, *operands], {})
+    assert rows_of(name, [product[0, :1], *operands], {}) == []
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if ".add" in name or ".badd" in name])
 def test_no_row_depends_on_the_numbers_that_are_left_out_of_the_cache_key(name: str) -> None:
     args, kwargs = next(calls(name, torch.float64))

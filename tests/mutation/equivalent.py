@@ -1,0 +1,69 @@
+"""Why a fault that is not caught is none: what was planted is the same, of no use, or right.
+
+A fault is wrong unless one of these holds, so a check that overlooks something cannot hide
+here: the first three are found out anew, not taken from the check; the last is a list of theorems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dtensor_registry._torch.checking.subjects import Subject
+from dtensor_registry.rules.metadata import tensor_inputs
+from dtensor_registry.verification import Sample
+from dtensor_registry.verification.behaviour import ask
+from tests.mutation.faults import KEYWORDS
+from tests.mutation.trial import Trial, calls_of
+
+SAME = "the rows of every call are the same as before"
+NOT_READ = "no row depends on an argument that is no tensor"
+USELESS = "no call can use the row: it cuts a dim of size 1, or its dtype has no such partial"
+
+RIGHT: dict[tuple[str, str], str] = {
+    ("P(product) in place of a sum", "aten.conj_physical.default"): "conj(a b) = conj(a) conj(b)",
+    (
+        "P(product) in place of a sum",
+        "aten.where.self",
+    ): "every element of the output is one of the inputs', whatever it holds",
+}
+"""By kind of fault and op: why the row that was planted is right."""
+
+_OTHERS = (0, 1, -1, 2, 2.5, True, False, None, "mean")
+
+
+def reason_of(trial: Trial) -> str | None:
+    """Say why a fault that was not caught is none, or None if that is not known."""
+    subject = trial.fault.subject
+    if not trial.planted and trial.fault.schema_info is subject.schema_info:
+        return SAME
+    if trial.fault.kind == KEYWORDS:
+        calls = calls_of(subject.name, subject.plugin)
+        return None if any(tensor_inputs((), call.kwargs) for call in calls) else SAME
+    if not trial.planted:
+        return None if any(_reads(subject)) else NOT_READ
+    if all(row in trial.dead for row in trial.planted):
+        return USELESS
+    return RIGHT.get((trial.fault.kind, subject.name))
+
+
+def _reads(subject: Subject) -> Iterator[bool]:
+    """Give each argument that is no tensor other values, and see whether that changes the rows."""
+    for call in calls_of(subject.name, subject.plugin):
+        before = ask(subject.rule, subject.op, call)
+        for other in _with_others(call):
+            again = ask(subject.rule, subject.op, other)
+            yield again.finding is None and again.shown != before.shown
+
+
+def _with_others(call: Sample) -> Iterator[Sample]:
+    for at, value in enumerate(call.args):
+        for other in _OTHERS if not _has_tensor(value) else ():
+            yield Sample((*call.args[:at], other, *call.args[at + 1 :]), call.kwargs)
+    for name, value in call.kwargs.items():
+        for other in _OTHERS if not _has_tensor(value) else ():
+            yield Sample(call.args, {**call.kwargs, name: other})
+
+
+def _has_tensor(value: Any) -> bool:
+    return bool(tensor_inputs((value,), {}))

@@ -1,0 +1,105 @@
+"""Whether a planted fault is caught, and what it did to the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import torch
+
+from dtensor_registry._torch.checking.samples import samples_for
+from dtensor_registry._torch.checking.subjects import Subject, find_subjects
+from dtensor_registry.testing.only import only
+from dtensor_registry.verification import Finding, Sample, check
+from dtensor_registry.verification.behaviour import ask
+from dtensor_registry.verification.inputs import variants
+from tests.mutation.faults import Fault, faults_of
+
+DISTRIBUTIONS = ("acme-kernels", "dtensor-registry-matrix", "dtensor-registry-pointwise")
+CALLS = 6
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a fault.
+
+    Attributes:
+        fault: the fault.
+        caught: the first finding that makes the rule wrong, or None.
+        planted: the rows, printed, that the fault put in, over all calls that were tried.
+        dead: those among them that could be used for no call at all.
+    """
+
+    fault: Fault
+    caught: Finding | None
+    planted: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def subjects() -> dict[str, list[Subject]]:
+    """Every rule of our plugins and of the example vendor, by distribution."""
+    return {
+        name: [s for s in find_subjects(only(name)) if s.rule is not None] for name in DISTRIBUTIONS
+    }
+
+
+@cache
+def calls_of(name: str, plugin: str) -> tuple[Sample, ...]:
+    """Sample calls of an op, as `verify` takes them."""
+    found = (s for group in subjects().values() for s in group if s.key == (plugin, name))
+    subject = next(found)
+    assert subject.op is not None
+    return samples_for(subject.op, subject.samples, CALLS).calls
+
+
+def try_fault(fault: Fault) -> Trial:
+    """Check the rule with the fault, call after call, until something speaks against it."""
+    torch.set_num_threads(1)
+    subject = fault.subject
+    calls = calls_of(subject.name, subject.plugin)
+    for upto in (1, len(calls)):
+        report = check(
+            subject.op,
+            calls[:upto],
+            fault.rule,
+            schema_info=fault.schema_info,
+            allow_uneven_sharding=subject.allow_uneven_sharding,
+            budget=0,
+        )
+        if report.errors:
+            return Trial(fault, report.errors[0])
+    dead = tuple(finding.about for finding in report.of_kind("dead"))
+    return Trial(fault, None, tuple(dict.fromkeys(_planted(fault, calls))), dead)
+
+
+def _planted(fault: Fault, calls: Sequence[Sample]) -> Iterator[str]:
+    for call in calls:
+        for variant in variants(call):
+            try:
+                before = set(ask(fault.subject.rule, fault.subject.op, variant).shown)
+            except Exception:  # noqa: S112 (a faulty rule may raise; others judge that)
+                continue
+            for row in ask(fault.rule, fault.subject.op, variant).shown:
+                if row not in before:
+                    yield row
+
+
+def planted_faults() -> list[Fault]:
+    """List the faults of the full run: all in the small tables, of pointwise some in each family.
+
+    The ops of a family have one rule, so each kind of fault goes into one op of the family,
+    another one for each kind.
+    """
+    small = [s for name in DISTRIBUTIONS[:2] for s in subjects()[name]]
+    faults = [fault for subject in small for fault in faults_of(subject)]
+    families: dict[int, list[Subject]] = {}
+    for subject in subjects()[DISTRIBUTIONS[2]]:
+        families.setdefault(id(subject.rule), []).append(subject)
+    for number, family in enumerate(families.values()):
+        kinds = len(list(faults_of(family[0])))
+        for kind in range(kinds):
+            subject = family[(7 * kind + number) % len(family)]
+            faults.append(list(faults_of(subject))[kind])
+    return faults
