@@ -52,7 +52,8 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     given = strategy.schema_info
     schema_info = runtime_schema_info(op, widened(given, op) if _base(op, contribution) else given)
     known = facts(op)
-    executor = Executor(rule, info, schema_info) if known.beyond_torch else None
+    executes = known.beyond_torch or (given is None and known.complex_in_key)
+    executor = Executor(rule, info, schema_info) if executes else None
     return Entry(info, schema_info, executor)
 
 

@@ -91,7 +91,7 @@ class FallbackPolicy:
         info = _SingleDimStrategyInfo(rule)
         known = facts(op)
         # What the op writes to a gathered argument has to be written back.
-        if known.beyond_torch or known.mutates:
+        if known.beyond_torch or known.mutates or known.complex_in_key:
             return Entry(info, known.schema_info, Executor(rule, info, known.schema_info))
         return Entry(info, known.schema_info)
 

@@ -50,6 +50,8 @@ class OpFacts:
         view: whether an output shares memory with an input that the op does not write to.
         schema_info: the safe cache key: every non-tensor argument is in it.
         sizes: arguments that are lists of ints, and may be sizes.
+        complex_in_key: whether the safe cache key may hold a complex number, which torch's
+            C++ cannot hash: the call would fail before anybody is asked.
     """
 
     arguments: tuple[Argument, ...]
@@ -61,6 +63,7 @@ class OpFacts:
     view: bool
     schema_info: RuntimeSchemaInfo
     sizes: tuple[str, ...]
+    complex_in_key: bool
 
     @property
     def beyond_torch(self) -> bool:
@@ -117,6 +120,9 @@ def facts(op: OpOverload) -> OpFacts:
         view=any(a.alias and not a.mutated for a in arguments),
         schema_info=_safe_key(arguments, schema),
         sizes=tuple(a.name for a in schema.arguments if _is_int_list(a.type)),
+        complex_in_key=any(
+            kind in str(a.type) for a in schema.arguments for kind in ("number", "complex")
+        ),
     )
 
 

@@ -13,11 +13,8 @@ from tests.schema.outcome import OK, REFUSED, Outcome
 from tests.schema.world import local_ranks
 from tests.schema_matrix import CASES, KINDS, MESHES, outcomes
 
-COMPLEX = "torch's C++ cannot have a complex number in the key of its cache"
 # What the registry does not do yet, and why.
 PENDING = {
-    ("schema_matrix.complex_number.default", "rule"): COMPLEX,
-    ("schema_matrix.complex_number.default", "fallback"): COMPLEX,
     ("schema_matrix.parts.default", "fallback"): "torch keeps no list among several outputs",
 }
 IN_ONE_PROCESS = [(kind, mode) for kind, mode in CASES if kind.local]
