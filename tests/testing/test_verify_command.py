@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 
+from dtensor_registry._torch.checking.samples import samples_for
+from dtensor_registry._torch.checking.subjects import find_subjects
 from dtensor_registry._torch.checking.verify import Verified
 from dtensor_registry.cli import main
 from dtensor_registry.cli.verify import PROBLEMS, VerifyReport, _row, junit
+from dtensor_registry.settings import read_settings
 from dtensor_registry.verification import Report
 
 FAULTY = """
@@ -201,3 +204,30 @@ def test_a_check_that_fails_itself_is_a_problem_not_a_pass() -> None:
     assert row.state in PROBLEMS
     suite = ElementTree.fromstring(junit(VerifyReport(torch="2.13.0", rules=(row,))))[0]
     assert (suite.attrib["errors"], suite.attrib["failures"]) == ("1", "0")
+
+
+def test_forms_that_a_rule_reaches_as_variants_are_verified_too(fake_distribution: Any) -> None:
+    fake_distribution(
+        "variant-rules",
+        """
+        import torch
+        from dtensor_registry import SingleDimStrategy, hookimpl, pointwise
+
+        def samples():
+            return [((torch.rand(4, 6),), {})]
+
+        @hookimpl
+        def provide_single_dim_strategy():
+            return [
+                SingleDimStrategy("aten.sin.default", pointwise(), variants=True, samples=samples),
+                SingleDimStrategy("aten.sin_.default", pointwise()),
+            ]
+        """,
+    )
+    subjects = {s.name: s for s in find_subjects(read_settings(), ["variant-rules"])}
+    assert {"aten.sin.default", "aten.sin.out", "aten.sin_.default"} < set(subjects)
+    written = subjects["aten.sin.out"]
+    assert written.op is not None
+    found = samples_for(written.op, written.samples, limit=4)
+    assert (found.source, len(found.calls)) == ("author", 1)
+    assert tuple(found.calls[0].kwargs["out"].shape) == (4, 6)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
 from dtensor_registry._torch.catalog import SINGLE_DIM, TorchCatalog, find_op
+from dtensor_registry._torch.checking.derived import derived_calls
 from dtensor_registry._torch.checking.torch_rules import torch_rule, torch_schema_info
 from dtensor_registry._torch.entries import single_dim_entry
 from dtensor_registry._torch.loan import Entry
@@ -20,6 +22,8 @@ from dtensor_registry.errors import InstallError, SettingsError
 from dtensor_registry.resolution import Resolution, resolve
 from dtensor_registry.rules import Rule
 from dtensor_registry.settings import TORCH, Settings, nearest
+from dtensor_registry.verification import Sample
+from dtensor_registry.verification.inputs import sample_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +142,18 @@ def _of_plugins(discovery: Discovery, settings: Settings) -> Iterator[Subject]:
                 str(contribution.origin),
                 problem="the op does not exist: its library is not imported, or torch lacks it",
             )
-        for name in overloads:
+        forms = list(overloads)
+        if contribution.strategy.variants:
+            forms += (form for name in overloads for form in catalog.variants(name))
+        for name in forms:
             if name == contribution.op or not _named(discovery, contribution, name):
                 yield _of_contribution(name, contribution, resolution)
 
 
-def _named(discovery: Discovery, packet: Contribution, name: str) -> bool:
-    """Say whether the plugin that claims a packet claims one of its overloads by name, too."""
+def _named(discovery: Discovery, wide: Contribution, name: str) -> bool:
+    """Say whether the plugin that reaches an op by packet or variant claims it by name, too."""
     return any(
-        other.op == name and other.origin.plugin == packet.origin.plugin
+        other.op == name and other.origin.plugin == wide.origin.plugin
         for other in discovery.contributions
     )
 
@@ -155,6 +162,9 @@ def _of_contribution(name: str, contribution: Contribution, resolution: Resoluti
     op = find_op(name)
     assert op is not None, f"{name} was listed as existing"
     strategy = contribution.strategy
+    samples = strategy.samples
+    if samples is not None and name not in TorchCatalog().overloads(contribution.op):
+        samples = partial(_in_form_of, op, samples)
     owner = (name, contribution.origin.plugin, str(contribution.origin))
     try:
         entry = single_dim_entry(op, contribution, resolution)
@@ -167,8 +177,13 @@ def _of_contribution(name: str, contribution: Contribution, resolution: Resoluti
         entry,
         strategy.schema_info,
         strategy.allow_uneven_sharding,
-        strategy.samples,
+        samples,
     )
+
+
+def _in_form_of(op: OpOverload, samples: Callable[[], Iterable[Any]]) -> Iterable[Sample]:
+    """Turn the author's calls of an op into calls of one of its variants."""
+    return derived_calls(op, [sample_of(given) for given in samples()])
 
 
 def _of_torch() -> Iterator[Subject]:
