@@ -87,10 +87,11 @@ def too_small(whole: WholeRun, layout: Layout, mesh: tuple[int, ...]) -> str | N
 
 
 def lacks_data(whole: WholeRun, given: Sequence[Sequence[torch.Tensor]], rank: int) -> bool:
-    """Say whether a rank holds an empty piece of an input that is not empty."""
+    """Say whether a rank holds nothing of a dim of an input that has something."""
     return any(
-        not pieces[rank].numel() and tensor.numel()
+        size and not held
         for pieces, tensor in zip(given, whole.inputs, strict=True)
+        for held, size in zip(pieces[rank].shape, tensor.shape, strict=True)
     )
 
 

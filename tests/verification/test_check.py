@@ -151,6 +151,12 @@ def test_an_op_that_raises_on_an_empty_piece_is_a_remark_not_an_error() -> None:
     assert [f.about for f in report.of_kind("crash on empty")] == ["P(max) <- S(0)"]
 
 
+def test_a_rank_with_nothing_of_a_dim_is_told_from_one_whose_tensor_has_another_empty_dim() -> None:
+    report = told(aten.amax.default, rows((P("max"), S(0))), (X[:, :0], [0]), (X, [0]), budget=0)
+    assert report.of_kind("crash") == ()
+    assert report.is_trusted
+
+
 @pytest.mark.parametrize(
     ("op", "x"),
     [
