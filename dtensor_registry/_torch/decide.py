@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from dtensor_registry._torch.call import Call, is_concrete, read_call, tensor_specs
 from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry._torch.elements import decide_elements, runs_per_element
+from dtensor_registry._torch.explaining.command import command_for
 from dtensor_registry._torch.prices import asker, pricer
 from dtensor_registry._torch.rehearsal import fails_on_empty, resized, takes_global_sizes
 from dtensor_registry._torch.rule import InstalledRule, TorchRule, torch_rule
@@ -141,7 +142,7 @@ def decide(
         call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
         best = _cheapest(call)
     if best is None or math.isinf(best.cost):
-        raise _no_valid_row(call, rule)
+        raise _no_valid_row(call, op_schema, rule)
     _refuse_choice(call, op_schema, best, rule)
     return OpStrategy([_op_spec(call, best)])
 
@@ -160,18 +161,15 @@ def _refuse_choice(call: Call, op_schema: OpSchema, choice: Candidate, rule: Ins
         RuleError: if the op changes the shape of what it writes to, or takes a size of the whole.
     """
     op = str(call.op)
-    if rule.max_bytes is not None and rule.fallback is not None:
-        moved = [
-            tensor.nbytes
-            for tensor, target in zip(call.problem.inputs, choice.inputs, strict=True)
-            if tensor.sources[0] != target
-        ]
-        if sum(moved) > rule.max_bytes:
-            too_much = f"it would gather {sum(moved)} bytes, fallback.max_bytes is {rule.max_bytes}"
-            raise FallbackRefusedError(op, [(rule.fallback, too_much)])
+    moved = [
+        tensor.nbytes
+        for tensor, target in zip(call.problem.inputs, choice.inputs, strict=True)
+        if tensor.sources[0] != target
+    ]
+    refuse_too_much(op, rule, sum(moved))
     reason = resized(call, op_schema)
     if reason is not None and rule.fallback is not None:
-        raise FallbackRefusedError(op, [(rule.fallback, reason)])
+        raise FallbackRefusedError(op, [(rule.fallback, reason)], command_for(op_schema))
     problem = reason or takes_global_sizes(call, op_schema, choice)
     if problem is not None:
         raise RuleError(op, rule.origin.plugin, str(rule.origin), problem)
@@ -179,7 +177,24 @@ def _refuse_choice(call: Call, op_schema: OpSchema, choice: Candidate, rule: Ins
         for at, placements in enumerate(choice.outputs):
             for mesh_dim, placement in enumerate(placements or ()):
                 if placement == REPLICATE and call.problem.mesh_shape[mesh_dim] > 1:
-                    raise RandomOpError(op, str(rule.origin), at, mesh_dim)
+                    explain = command_for(op_schema)
+                    raise RandomOpError(op, str(rule.origin), at, mesh_dim, explain)
+
+
+def refuse_too_much(op: str, rule: InstalledRule, moved: int) -> None:
+    """Refuse a call of a fallback that moves more than the settings allow.
+
+    Args:
+        op: the op.
+        rule: what runs it.
+        moved: bytes of the inputs that are to be redistributed, once gathered.
+
+    Raises:
+        FallbackRefusedError: if that is more than `fallback.max_bytes`.
+    """
+    if rule.fallback is not None and rule.max_bytes is not None and moved > rule.max_bytes:
+        too_much = f"it would gather {moved} bytes, fallback.max_bytes is {rule.max_bytes}"
+        raise FallbackRefusedError(op, [(rule.fallback, too_much)])
 
 
 def _op_spec(call: Call, candidate: Candidate) -> OpSpec:
@@ -219,7 +234,7 @@ def _inside_decomposition() -> bool:
     )
 
 
-def _no_valid_row(call: Call, rule: InstalledRule) -> Exception:
+def _no_valid_row(call: Call, op_schema: OpSchema, rule: InstalledRule) -> Exception:
     reasons = list(dict.fromkeys(objections(call.problem, at_most=100)))
     for candidate in candidates(call.problem, pricer(call.mesh, call.specs)):
         for at, (costs, wanted) in enumerate(zip(candidate.costs, candidate.inputs, strict=True)):
@@ -227,13 +242,14 @@ def _no_valid_row(call: Call, rule: InstalledRule) -> Exception:
                 reasons.append(f"torch has no way to bring input {at} to {show_tensor(wanted)}")
     op = str(call.op)
     if rule.fallback is not None:
-        return FallbackRefusedError(op, [(rule.fallback, reasons[0])])
+        return FallbackRefusedError(op, [(rule.fallback, reasons[0])], command_for(op_schema))
     inputs = ", ".join(
         f"{tensor.shape}@{show_tensor(tensor.sources[0])}" for tensor in call.problem.inputs
     )
     shown = reasons[:8] + ([f"... {len(reasons) - 8} more"] if len(reasons) > 8 else [])
     mesh = "x".join(map(str, call.problem.mesh_shape))
-    told = (op, rule.origin.plugin, str(rule.origin), inputs, mesh, shown)
+    explain = command_for(op_schema)
+    told = (op, rule.origin.plugin, str(rule.origin), inputs, mesh, shown, explain)
     packet, _, overload = op.rpartition(".")
     if packet.endswith("_") and facts(call.op).mutates:
         first = call.problem.inputs[0].sources[0]

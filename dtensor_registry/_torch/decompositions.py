@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch._ops import OpOverload
 from torch.distributed.tensor._op_schema import OpSchema
 
 from dtensor_registry._torch.tables import propagator
@@ -29,6 +30,11 @@ def hook_in() -> None:
 def unhook() -> None:
     """Let torch list its candidates as it does."""
     propagator().decomp_strategy.__dict__.pop(_CANDIDATES, None)
+
+
+def is_decomposed(op: OpOverload) -> bool:
+    """Say whether torch takes an op apart where it has no rule for it."""
+    return bool(propagator().decomp_strategy.has_decomp(op))
 
 
 def _order(placements: tuple[Any, ...]) -> tuple[tuple[bool, str], ...]:

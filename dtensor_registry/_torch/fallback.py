@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
-from dtensor_registry._torch.execute import Executor
+from dtensor_registry._torch.execute import Executor, is_mistold
 from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.prices import nbytes_of
 from dtensor_registry._torch.rule import InstalledRule
@@ -91,7 +91,8 @@ class FallbackPolicy:
         info = _SingleDimStrategyInfo(rule)
         known = facts(op)
         # What the op writes to a gathered argument has to be written back.
-        if known.beyond_torch or known.mutates or known.complex_in_key:
+        executes = known.beyond_torch or known.mutates or known.complex_in_key or is_mistold(op)
+        if executes:
             return Entry(info, known.schema_info, Executor(rule, info, known.schema_info))
         return Entry(info, known.schema_info)
 

@@ -20,7 +20,9 @@ from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._pytree import tree_leaves
 
 from dtensor_registry._torch.arguments import read_arguments
+from dtensor_registry._torch.decompositions import is_decomposed
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
+from dtensor_registry._torch.explaining.command import command_for
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import dispatcher, has_rule
 from dtensor_registry.errors import MixedTensorsError, NoStrategyError
@@ -70,6 +72,9 @@ def specs_in(schema: OpSchema | None) -> Specs:
 
 class Binder(Protocol):
     """What gives rules to ops while they are called."""
+
+    def meet(self, specs: Specs) -> None:
+        """Compare the ranks of a mesh that is used for the first time, if the user wants it."""
 
     def bind_pending(self, op: OpOverload) -> bool:
         """Give an op a rule that was contributed before the op existed."""
@@ -137,6 +142,7 @@ class DispatchHooks:
         *rest: Any,
     ) -> Any:
         binder = self._binder
+        binder.meet(specs_in(info.schema))
         if not (binder.bind_pending(op) or binder.bind_early(op, specs_in(info.schema))):
             self._decisions[op] += 1
             if self._decisions[op] > MAX_CACHED:
@@ -150,8 +156,7 @@ class DispatchHooks:
                     self._say_more(op, args, kwargs, error)
                     raise
             except RuntimeError as error:
-                # Without a rule, torch may fail over what it cannot do before it looks for one.
-                if not waits_for_shapes(error) and (has_rule(op) or not facts(op).beyond_torch):
+                if not self._may_execute(op, error):
                     raise
                 if not binder.bind_unshaped(op, specs_in(info.schema)):
                     self._say_more(op, args, kwargs, error)
@@ -159,6 +164,20 @@ class DispatchHooks:
         # The cache key of this call was made without the schema info that the op has now:
         # start over. torch takes what is no decision as the op's own result.
         return op(*args, **kwargs)
+
+    def _may_execute(self, op: OpOverload, error: RuntimeError) -> bool:
+        """Say whether the op may yet run where torch failed to foresee its result.
+
+        torch runs an op on fake tensors before it looks for a rule. Where everything is
+        gathered nobody needs to foresee anything, and what is wrong with a call is said by the
+        op itself.
+        """
+        if waits_for_shapes(error):
+            return True
+        executor = self._binder.executor(op)
+        if executor is not None:
+            return executor.rule.fallback is not None
+        return not has_rule(op) and (facts(op).beyond_torch or not is_decomposed(op))
 
     def _uncached(self, op: OpOverload) -> Executor | None:
         executor = self._binder.executor(op)
@@ -189,4 +208,6 @@ class DispatchHooks:
             f"{name}: {tuple(spec.shape)}@({', '.join(map(str, spec.placements))})"
             for (name, _), spec in zip(call.declared, call.specs, strict=True)
         )
-        raise NoStrategyError(str(op), inputs, str(tuple(call.mesh.shape)), unshaped) from error
+        raise NoStrategyError(
+            str(op), inputs, str(tuple(call.mesh.shape)), unshaped, command_for(call.schema)
+        ) from error

@@ -107,10 +107,13 @@ def resized(call: Call, op_schema: OpSchema) -> str | None:
         call.op(*args, **kwargs)
     for (name, argument), tensor, shape in zip(declared, made, shapes, strict=True):
         if argument.mutated and tuple(tensor.shape) != tuple(shape):
-            return (
-                f"it changes the shape of its argument {name!r}: {shape} -> {tuple(tensor.shape)}"
-            )
+            return shape_is_changed(name, shape, tensor.shape)
     return None
+
+
+def shape_is_changed(name: str, before: Sequence[int], after: Sequence[int]) -> str:
+    """Say that an op changes the shape of an argument that it writes to."""
+    return f"it changes the shape of its argument {name!r}: {tuple(before)} -> {tuple(after)}"
 
 
 def _run(call: Call, op_schema: OpSchema, shapes: Sequence[tuple[int, ...]]) -> Any:
