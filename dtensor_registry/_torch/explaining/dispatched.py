@@ -1,0 +1,149 @@
+"""What dispatch does with a call: run it on tensors without data, and ask what was decided."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._op_schema import OpSchema
+from torch.utils._pytree import tree_leaves
+
+from dtensor_registry._torch.arguments import read_arguments
+from dtensor_registry._torch.audit import audit
+from dtensor_registry._torch.auditing.rows import AuditRow
+from dtensor_registry._torch.execute import Executor, waits_for_shapes
+from dtensor_registry._torch.explaining.asked_call import AskedCall
+from dtensor_registry._torch.explaining.providers import is_composite
+from dtensor_registry._torch.hooks import specs_in
+from dtensor_registry._torch.loan import LOAN
+from dtensor_registry._torch.rule import InstalledRule, TorchRule, torch_rule
+from dtensor_registry._torch.tables import HANDLERS, LEDGER, dispatcher, has_rule, propagator
+from dtensor_registry.errors import RegistryError
+from dtensor_registry.explanation.values import Decider
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What became of a call.
+
+    Attributes:
+        schema: the call as torch's propagator writes it.
+        decider: what kind of answer it got.
+        rule: what gave the rows, if rows decided.
+        inputs: where each tensor goes; None if torch does not say.
+        outputs: what each output is, None for one that is no tensor; None if nothing came out.
+        rows: the ops that ran, and what they communicated.
+        executed: whether the host runs the op itself.
+        reads: whether it came to where it needs data, and went no further.
+        error: what was raised, None if the call went through.
+        warnings: what was said on the way.
+    """
+
+    schema: OpSchema
+    decider: Decider
+    rule: InstalledRule | TorchRule | None
+    inputs: tuple[DTensorSpec, ...] | None
+    outputs: tuple[DTensorSpec | None, ...] | None
+    rows: tuple[AuditRow, ...]
+    executed: bool
+    reads: bool
+    error: Exception | None
+    warnings: tuple[str, ...]
+
+
+def dispatch(call: AskedCall) -> Dispatched:
+    """Run a call as DTensor runs it."""
+    result: Any = None
+    error: Exception | None = None
+    with (
+        warnings.catch_warnings(record=True) as said,
+        audit() as record,
+        torch.no_grad(),
+        call.mode,
+    ):
+        warnings.simplefilter("always")
+        try:
+            result = call.op(*call.args, **call.kwargs)
+        except Exception as raised:  # whatever it is, it is the answer that a user gets
+            error = raised
+    executor = dispatcher()._custom_op_handlers.get(call.op)
+    executed = isinstance(executor, Executor)
+    reads = error is not None and waits_for_shapes(error) and _named(error) is None
+    if reads:
+        error = None  # it came to where it needs data: there is no more to see
+    schema = _schema(call)
+    decider, rule = _decider(call, record.rows, error)
+    inputs = outputs = None
+    if error is None:
+        outputs = tuple(_outputs(result)) if result is not None else None
+        inputs = _inputs(schema, executor if executed else None, decider)
+    told = tuple(dict.fromkeys(str(w.message) for w in said))
+    return Dispatched(
+        schema, decider, rule, inputs, outputs, record.rows, executed, reads, error, told
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """Say what an error says, without what torch wraps around one of ours."""
+    return str(_named(error) or error)
+
+
+def _named(error: BaseException | None) -> RegistryError | None:
+    while error is not None:
+        if isinstance(error, RegistryError):
+            return error
+        error = error.__cause__
+    return None
+
+
+def _schema(call: AskedCall) -> OpSchema:
+    prop = propagator()
+    info = prop.op_to_schema_info.get(call.op)
+    info = info or prop.op_to_schema_info_for_single_dim_strategy.get(call.op)
+    return read_arguments(call.op, call.args, call.kwargs, info).schema
+
+
+def _decider(
+    call: AskedCall, rows: tuple[AuditRow, ...], error: Exception | None
+) -> tuple[Decider, InstalledRule | TorchRule | None]:
+    op = call.op
+    if LEDGER.original(HANDLERS, op) is not None:
+        return "handler", None
+    if is_composite(op) and not any(row.op == str(op) for row in rows):
+        return "composite", None
+    found = LOAN.find(op)
+    if found is not None:
+        rule = getattr(found[1].rule, "func", None)
+        if not isinstance(rule, InstalledRule):
+            return "rule", None  # a function for the whole mesh
+        return ("rule" if rule.fallback is None else "fallback"), rule
+    info = propagator().op_single_dim_strategy_funcs.get(op)
+    if info is not None and any(layer.adopts for layer in LOAN.layers):
+        return "torch rule", torch_rule(info.func, info.allow_uneven_sharding)
+    if has_rule(op):
+        return "torch", None
+    return ("decomposition" if error is None else "nobody"), None
+
+
+def _inputs(
+    schema: OpSchema, executor: Executor | None, decider: Decider
+) -> tuple[DTensorSpec, ...] | None:
+    if executor is not None:
+        return executor.make_plan(schema).inputs
+    if decider in ("handler", "composite"):
+        return None
+    answer = propagator().propagate_op_sharding_non_cached(schema)
+    return specs_in(answer.redistribute_schema if answer.needs_redistribute else schema)
+
+
+def _outputs(result: Any) -> Iterator[DTensorSpec | None]:
+    for leaf in tree_leaves(result, is_leaf=lambda value: value is None):
+        if leaf is None:
+            yield None
+        elif isinstance(leaf, DTensor):
+            yield leaf._spec

@@ -1,0 +1,222 @@
+"""An explanation, put together from what dispatch did and what it had to choose from."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.utils._pytree import tree_leaves
+
+from dtensor_registry._torch.audit import owner
+from dtensor_registry._torch.convert import placements_from_torch
+from dtensor_registry._torch.explaining.asked_call import AskedCall
+from dtensor_registry._torch.explaining.command import dtype_name
+from dtensor_registry._torch.explaining.dispatched import Dispatched, dispatch, reason_of
+from dtensor_registry._torch.explaining.listing import Listing, list_choices
+from dtensor_registry._torch.explaining.moves import choice_of, mesh_dims_of
+from dtensor_registry._torch.explaining.providers import Known, is_composite, providers_of
+from dtensor_registry._torch.explaining.stage import piece_of
+from dtensor_registry._torch.explaining.why_not import why_not
+from dtensor_registry._torch.hooks import specs_in
+from dtensor_registry._torch.rule import InstalledRule
+from dtensor_registry._torch.schema import facts, input_names
+from dtensor_registry.explanation import (
+    Choice,
+    Explanation,
+    Part,
+    Piece,
+    Rejected,
+    TensorShown,
+)
+from dtensor_registry.placements import REPLICATE, show_placements
+
+RANKS_DRAWN = 64
+"""Ranks whose pieces are listed; the first of a larger mesh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How much is to be told.
+
+    Attributes:
+        most: candidates and rejected combinations to list; None: all.
+        questions: choices to be asked about, see `parse_choice`.
+    """
+
+    most: int | None = 10
+    questions: tuple[str, ...] = ()
+
+
+def explain_op(op: OpOverload, known: Known) -> Explanation:
+    """Say who has something to say about an op, whatever the call."""
+    providers = providers_of(op, known, "", is_composite(op))
+    decides = next((p.name for p in providers if p.decides), "nobody")
+    return Explanation(str(op), providers, decides)
+
+
+def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
+    """Dispatch a call on tensors without data and say what was decided, by whom, and why.
+
+    Raises:
+        NotationError: for a question that is no choice.
+        AskedError: for one that does not fit the call.
+    """
+    dispatched = dispatch(call)
+    by = owner(call.op)
+    listing = list_choices(dispatched)
+    specs = specs_in(dispatched.schema)
+    names = [
+        name
+        for name, _ in input_names(
+            call.op, call.args, call.kwargs, lambda value: isinstance(value, DTensor)
+        )
+    ]
+    chosen = _chosen(dispatched, listing, specs)
+    valid = [
+        choice_of(listing.specs, listed.outputs, listed.inputs, listed.rows)
+        for listed in listing.valid[: wanted.most]
+    ]
+    own = listing.specs and len(listing.specs) == len(specs)
+    questions = [
+        why_not(text, listing, chosen if own or not listing.specs else None, names, call.mesh.ndim)
+        for text in wanted.questions
+    ]
+    ran = [row for row in dispatched.rows if row.op != str(call.op)]
+    counted = listing.problem is None or listing.valid or listing.invalid
+    return Explanation(
+        op=str(call.op),
+        providers=providers_of(call.op, known, by, dispatched.decider == "composite"),
+        decided_by=_told(dispatched, by),
+        decider=dispatched.decider,
+        arguments=_others(call),
+        mesh_shape=tuple(call.mesh.shape),
+        mesh_dims=mesh_dims_of(specs),
+        inputs=tuple(_tensor(name, spec) for name, spec in zip(names, specs, strict=True)),
+        rows=_rows(listing),
+        candidates=tuple(valid),
+        rejected=tuple(
+            Rejected(
+                tuple(None if p is None else tuple(map(str, p)) for p in listed.outputs),
+                tuple(tuple(map(str, p)) for p in listed.inputs),
+                listed.reason,
+            )
+            for listed in listing.invalid[: wanted.most]
+        ),
+        valid=len(listing.valid) if counted else None,
+        invalid=len(listing.invalid) if counted else None,
+        chosen=chosen,
+        outputs=tuple(
+            _tensor(f"output {at}", spec)
+            for at, spec in enumerate(dispatched.outputs or ())
+            if spec is not None
+        ),
+        collectives=_sum(row.collectives for row in dispatched.rows),
+        parts=tuple(Part(row.op, row.calls, row.decided_by, row.placements) for row in ran),
+        executed=dispatched.executed,
+        error=None if dispatched.error is None else reason_of(dispatched.error),
+        notes=tuple(_notes(dispatched, listing)),
+        why_not=tuple(questions),
+    )
+
+
+def _chosen(
+    dispatched: Dispatched, listing: Listing, specs: Sequence[DTensorSpec]
+) -> Choice | None:
+    """Show what dispatch chose, with the rows that it is made of where rows decided."""
+    if dispatched.inputs is None or len(dispatched.inputs) != len(specs):
+        return None
+    inputs = tuple(placements_from_torch(spec.placements) for spec in dispatched.inputs)
+    outputs = tuple(
+        None if spec is None else placements_from_torch(spec.placements)
+        for spec in dispatched.outputs or ()
+    )
+    if dispatched.reads and dispatched.executed:
+        # Only whole results can be described once they are there, so they are replicated.
+        whole = (REPLICATE,) * specs[0].mesh.ndim
+        outputs = (whole,) * facts(dispatched.schema.op).tensor_outputs
+    for listed in listing.valid:
+        # A list of outputs may stand in rows as one; its elements are alike then.
+        same = listed.outputs == outputs or listed.outputs * len(outputs) == outputs
+        if listed.inputs == inputs and same:
+            return choice_of(specs, listed.outputs, inputs, listed.rows)
+    return choice_of(specs, outputs, inputs)
+
+
+def _tensor(name: str, spec: DTensorSpec) -> TensorShown:
+    meta: Any = spec.tensor_meta
+    mesh_shape = tuple(spec.mesh.shape)
+    places = itertools.islice(itertools.product(*map(range, mesh_shape)), RANKS_DRAWN)
+    pieces = []
+    for rank, coordinate in enumerate(places):
+        shape, offset = piece_of(spec, coordinate)
+        pieces.append(Piece(rank, coordinate, offset, shape))
+    return TensorShown(
+        name=name,
+        dtype=dtype_name(meta.dtype),
+        shape=tuple(map(int, meta.shape)),
+        placements=tuple(map(str, placements_from_torch(spec.placements))),
+        local_shape=pieces[0].shape,
+        pieces=tuple(pieces),
+    )
+
+
+def _others(call: AskedCall) -> str:
+    """Write the arguments that are no tensors, by name where the op's schema has one."""
+    declared = [argument.name for argument in call.op._schema.arguments]
+    pairs = [*zip(declared, call.args, strict=False), *call.kwargs.items()]
+    return ", ".join(
+        f"{name}={value!r}"
+        for name, value in pairs
+        if not any(isinstance(leaf, DTensor) for leaf in tree_leaves(value))
+    )
+
+
+def _rows(listing: Listing) -> tuple[str, ...]:
+    if listing.problem is None:
+        return ()
+    count = listing.problem.num_outputs
+    return tuple(
+        f"{show_placements(row[:count]) or '()'} <- {show_placements(row[count:]) or '()'}"
+        for row in listing.problem.rows
+    )
+
+
+def _told(dispatched: Dispatched, by: str) -> str:
+    """Say in a few words who decided a call."""
+    rule = dispatched.rule
+    if isinstance(rule, InstalledRule):
+        return f"{by}: {rule.origin}"
+    return {
+        "rule": "a function for the whole mesh, given by a context",
+        "torch rule": "torch's own rule for one mesh dim, expanded by the host",
+        "torch": "torch's own rule",
+        "decomposition": "torch, which follows placements through the op's decomposition",
+        "composite": "nobody: torch takes the op into parts before DTensor sees it",
+        "handler": "a handler of torch's, which runs the op itself",
+        "fallback": by,
+        "nobody": "nobody",
+    }[dispatched.decider]
+
+
+def _notes(dispatched: Dispatched, listing: Listing) -> Iterable[str]:
+    if dispatched.executed:
+        yield "the host runs this op itself, each time, without torch's cache"
+    if dispatched.reads:
+        yield "it reads values, so nothing can be said of its outputs without data"
+    elif listing.note:
+        yield listing.note
+    for warning in dispatched.warnings:
+        yield " ".join(warning.split())
+
+
+def _sum(tallies: Iterable[Any]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for tally in tallies:
+        for name, count in tally.items():
+            total[name] = total.get(name, 0) + count
+    return total

@@ -1,0 +1,100 @@
+"""Choices as an explanation shows them: what becomes of each input, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._redistribute import _gen_transform_infos
+
+from dtensor_registry._torch.convert import (
+    from_torch,
+    placements_from_torch,
+    placements_to_torch,
+)
+from dtensor_registry._torch.prices import nbytes_of, pricer, topology_of, torch_plans_otherwise
+from dtensor_registry.costs import itemise, needs_torch
+from dtensor_registry.costs.plan import collective_of
+from dtensor_registry.explanation import Choice, Move, Step
+from dtensor_registry.explanation.values import Placed
+from dtensor_registry.placements import Placements
+
+
+def placed(placements: Placements | None) -> Placed | None:
+    """Write the placements of one tensor in the notation."""
+    return None if placements is None else tuple(map(str, placements))
+
+
+def mesh_dims_of(specs: Sequence[DTensorSpec]) -> tuple[str, ...]:
+    """Name the dims of a mesh, by number where they have no name."""
+    mesh = specs[0].mesh
+    return tuple(mesh.mesh_dim_names or map(str, range(mesh.ndim)))
+
+
+def choice_of(
+    specs: Sequence[DTensorSpec],
+    outputs: Sequence[Placements | None],
+    inputs: Sequence[Placements],
+    rows: tuple[int, ...] = (),
+) -> Choice:
+    """Show a choice.
+
+    Args:
+        specs: the inputs as they come.
+        outputs: placements of each output.
+        inputs: placements that each input shall have.
+        rows: index of the row on each mesh dim, if rows decide.
+    """
+    price = pricer(specs[0].mesh, [(spec,) for spec in specs])
+    costs = [price(at, target)[0] for at, target in enumerate(inputs)]
+    return Choice(
+        outputs=tuple(map(placed, outputs)),
+        inputs=tuple(tuple(map(str, placements)) for placements in inputs),
+        microseconds=_finite(sum(costs)),
+        rows=rows,
+        moves=tuple(
+            _move(spec, target, cost)
+            for spec, target, cost in zip(specs, inputs, costs, strict=True)
+        ),
+    )
+
+
+def _move(spec: DTensorSpec, target: Placements, cost: float) -> Move:
+    source = placements_from_torch(spec.placements)
+    steps: tuple[Step, ...] = ()
+    if source != target:
+        by_torch = needs_torch(source, target) or torch_plans_otherwise(spec)
+        steps = _torchs_steps(spec, target) if by_torch else _steps(spec, source, target)
+    return Move(tuple(map(str, source)), tuple(map(str, target)), _finite(cost), steps)
+
+
+def _steps(spec: DTensorSpec, source: Placements, target: Placements) -> tuple[Step, ...]:
+    names = mesh_dims_of([spec])
+    return tuple(
+        Step(
+            mesh_dim=names[item.step.mesh_dim],
+            source=str(item.step.source),
+            target=str(item.step.target),
+            collective=item.collective,
+            nbytes=item.nbytes,
+            microseconds=_finite(item.microseconds),
+        )
+        for item in itemise(source, target, nbytes_of(spec), topology_of(spec.mesh))
+    )
+
+
+def _torchs_steps(spec: DTensorSpec, target: Placements) -> tuple[Step, ...]:
+    """Ask torch which way it goes; what each step costs it does not say."""
+    names = mesh_dims_of([spec])
+    wanted = DTensorSpec(spec.mesh, placements_to_torch(target), tensor_meta=spec.tensor_meta)
+    found = []
+    for info in _gen_transform_infos(spec, wanted):
+        before, after = map(from_torch, info.src_dst_placements)
+        collective = collective_of(before, after)
+        found.append(Step(names[info.mesh_dim], str(before), str(after), collective, None, None))
+    return tuple(found)
+
+
+def _finite(cost: float) -> float | None:
+    return None if math.isinf(cost) else cost

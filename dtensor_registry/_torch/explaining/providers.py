@@ -1,0 +1,156 @@
+"""Who has something to say about an op, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+import torch
+from torch._ops import OpOverload
+from torch.distributed.tensor._decompositions import DecompShardingStrategy
+
+from dtensor_registry._torch.catalog import TorchCatalog
+from dtensor_registry._torch.loan import LOAN
+from dtensor_registry._torch.rule import InstalledRule
+from dtensor_registry._torch.tables import HANDLERS, LEDGER
+from dtensor_registry.discovery import Contribution, Fallback, Origin
+from dtensor_registry.explanation import Provider
+from dtensor_registry.resolution import Resolution, Verdict
+from dtensor_registry.rules.strategy import SourceLine
+from dtensor_registry.settings import TORCH, Settings
+
+
+class Known(Protocol):
+    """What is installed: an `Installation`."""
+
+    resolution: Resolution
+    settings: Settings
+
+
+def is_composite(op: OpOverload) -> bool:
+    """Say whether torch takes an op into parts before any tensor subclass sees it."""
+    return bool(
+        torch._C._dispatch_has_kernel_for_dispatch_key(
+            op.name(),  # type: ignore[no-untyped-call]
+            torch._C.DispatchKey.CompositeImplicitAutograd,
+        )
+    )
+
+
+def providers_of(
+    op: OpOverload, known: Known, decided_by: str, composite: bool
+) -> tuple[Provider, ...]:
+    """List who is asked for an op, first to last; the first that answers decides.
+
+    Args:
+        op: the overload.
+        known: what is installed.
+        decided_by: who decided a call of the op, as `owner` names it; empty for no call.
+        composite: whether the op was, or would be, taken into parts.
+    """
+    found = [*_handler(op), *_of_this_process(op), *_resolved(op, known.resolution)]
+    if composite:
+        reason = "torch takes the op into parts first, and rules are asked for those"
+        found.insert(0, _by_torch("", "the op's composite kernel", True, reason))
+    if not found or decided_by.startswith("fallback"):
+        found += _decomposition(op)
+        found += [_fallback(f, decided_by, known.settings) for f in known.resolution.fallbacks]
+    for at, provider in enumerate(found):
+        if provider.decides:
+            rest = [replace(later, decides=False) for later in found[at + 1 :]]
+            return (*found[: at + 1], *rest)
+    return tuple(found)
+
+
+def _handler(op: OpOverload) -> Iterator[Provider]:
+    handler = LEDGER.original(HANDLERS, op)
+    if handler is not None:
+        name = getattr(handler, "__name__", repr(handler))
+        reason = "torch runs this op through it, past all rules"
+        yield _by_torch("", f"handler {name}", True, reason)
+
+
+def _of_this_process(op: OpOverload) -> Iterator[Provider]:
+    """List what lies over the installation: registrations, and the scopes of contexts."""
+    for layer in reversed(LOAN.layers):
+        if layer.height == 0 or op not in layer.entries:
+            continue
+        rule = getattr(layer.entries[op].rule, "func", layer.entries[op].rule)
+        if isinstance(rule, InstalledRule):
+            if rule.fallback is not None:
+                continue
+            yield _provider(rule.origin, _name(rule.rule), True, "registered in this process")
+        else:
+            yield Provider("context", "", "", "", _name(rule), True, f"in force in {layer.name}")
+
+
+def _resolved(op: OpOverload, resolution: Resolution) -> Iterator[Provider]:
+    name = str(op)
+    verdict = resolution.verdicts.get(name) or Verdict(
+        name, None, "nobody else has a rule", (), TorchCatalog().torch_table(name)
+    )
+    torch_first = [s for s in verdict.shadowed if s.reason.startswith("torch comes first")]
+    if verdict.winner is not None:
+        yield _contributed(verdict.winner, True, verdict.reason)
+    yield from (
+        _contributed(s.contribution, False, s.reason)
+        for s in verdict.shadowed
+        if s not in torch_first
+    )
+    if verdict.torch_table is not None:
+        won = verdict.winner is None
+        reason = verdict.reason
+        if verdict.winner is not None:
+            reason = f"{verdict.winner.origin.plugin} comes first: {verdict.reason}"
+        elif verdict.shadowed and not torch_first:
+            reason = "no contribution is left"
+        yield _torchs(op, verdict.torch_table, won, reason)
+    yield from (_contributed(s.contribution, False, s.reason) for s in torch_first)
+
+
+def _torchs(op: OpOverload, table: str, decides: bool, reason: str) -> Provider:
+    entry = LEDGER.original(table, op)
+    function = getattr(entry, "func", entry)
+    code = getattr(function, "__code__", None)
+    source = "" if code is None else str(SourceLine(code.co_filename, code.co_firstlineno))
+    return _by_torch(source, f"{_name(function)} in {table}", decides, reason)
+
+
+def _by_torch(source: str, rule: str, decides: bool, reason: str) -> Provider:
+    return Provider(TORCH, TORCH, torch.__version__, source, rule, decides, reason)
+
+
+def _decomposition(op: OpOverload) -> Iterator[Provider]:
+    if DecompShardingStrategy.has_decomp(op):
+        reason = "torch follows placements through it, since nobody has a rule"
+        yield _by_torch("", "the op's decomposition", True, reason)
+
+
+def _fallback(fallback: Fallback, decided_by: str, settings: Settings) -> Provider:
+    name = f"fallback {fallback.strategy.name}"
+    decides = decided_by == name
+    reason = f"for ops that nobody has a rule for; fallback.mode is {settings.fallback.mode!r}"
+    told = _provider(fallback.origin, _name(fallback.strategy.rule), decides, reason)
+    return replace(told, name=name)
+
+
+def _contributed(contribution: Contribution, decides: bool, reason: str) -> Provider:
+    return _provider(contribution.origin, _name(contribution.strategy.rule), decides, reason)
+
+
+def _provider(origin: Origin, rule: str, decides: bool, reason: str) -> Provider:
+    return Provider(
+        origin.plugin,
+        origin.distribution,
+        origin.version,
+        str(origin.source),
+        rule,
+        decides,
+        reason,
+    )
+
+
+def _name(rule: object) -> str:
+    """Name a function; a template prints itself."""
+    return getattr(rule, "__name__", None) or str(rule)

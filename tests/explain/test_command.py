@@ -1,0 +1,95 @@
+"""The whole output of the command, plain and JSON, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtensor_registry.explanation import ExplanationReport
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "explanation.schema.json"
+MM = ("aten.mm", "f32[8,6]@S(0)", "f32[6,2]@S(0)", "--mesh", "tp=4")
+
+
+def expected(name: str) -> str:
+    return (Path(__file__).parent / "expected" / f"{name}.txt").read_text("utf-8")
+
+
+def shown(text: str) -> str:
+    """Leave out which torch it is, and where in it a rule is."""
+    return re.sub(r"torch \(torch [^)]*\)", "torch (TORCH)", text)
+
+
+def test_plain(run: Any) -> None:
+    questions = (
+        "--why-not",
+        "R; S(1) -> S(1)",
+        "--why-not",
+        "S(1);S(0)",
+        "--why-not",
+        "(R) <- (S(1)), (S(0))",
+    )
+    outcome = run(*MM, *questions)
+    assert shown(outcome.out) == expected("choice")
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_json_is_what_the_published_schema_says(run: Any) -> None:
+    published = json.loads(SCHEMA.read_text("utf-8"))
+    assert published == ExplanationReport.model_json_schema(mode="serialization"), (
+        "python -m tests.explain.write_schema"
+    )
+    outcome = run(*MM, "--json")
+    report = ExplanationReport.model_validate_json(outcome.out, strict=True)
+    assert shown(str(report.root)) == shown(run(*MM).out.rstrip("\n"))
+    known = set(published["$defs"]["Explanation"]["properties"])
+    assert set(json.loads(outcome.out)) == known
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_op_alone_says_who_has_rules(run: Any) -> None:
+    outcome = run("aten.mm")
+    assert outcome.code == 0
+    assert shown(outcome.out) == expected("op_alone")
+
+
+def test_call_that_raises_exits_with_1_and_says_what_it_raises(run: Any) -> None:
+    outcome = run("aten.nonzero", "f32[8]@S(0)", "--mesh", "2")
+    assert outcome.code == 1
+    assert outcome.out == expected("raises")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["aten.mn"], "there is no op aten.mn\n  Did you mean aten.min"),
+        (["aten.add", "f32[2]", "--mesh", "2"], "aten.add has 4 overloads; which one is meant?"),
+        (["aten.mm", "f32[2,2]", "f32[2,2]"], "aten.mm.default: on which mesh?"),
+        (["aten.mm", "f32[2,2]", "f32[3,2]", "--mesh", "2"], "does not take these arguments"),
+        (["aten.relu", "f33[2]", "--mesh", "2"], "there is no dtype f33"),
+        (["aten.relu", "f32[2]@R", "--mesh", "2x2"], "has 1 placements, mesh (2, 2) has 2 dims"),
+        (["aten.relu", "f32[2]@S(1)", "--mesh", "2"], "cuts a dim that shape (2,) has not"),
+        (["aten.relu", "f32[2]@R", "--mesh", "2by2"], "a mesh is written  2x4  or  dp=2,tp=4"),
+        (["aten.relu", "f32[2", "--mesh", "2"], "neither a tensor nor a literal"),
+        (["aten.relu", "f32[2]@R", "--mesh", "2", "--why-not", "R; R"], "has 1 tensor inputs"),
+        (["aten.relu", "f32[2]@R", "--mesh", "2", "--import", "no_such_one"], "--import no_such"),
+        (["aten.relu", "f32[2]", "--mesh", "2", "--html", "no/such.html"], "cannot be written"),
+    ],
+)
+def test_what_makes_no_call_exits_with_2(run: Any, arguments: list[str], told: str) -> None:
+    outcome = run(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("error: ")
+    assert told in outcome.err
+
+
+def test_all_lists_every_combination(run: Any) -> None:
+    call = ("aten.mm", "f32[8,8]@S(0),R", "f32[8,8]@R,R", "--mesh", "2x2")
+    some, every = (json.loads(run(*call, "--json", *more).out) for more in ([], ["--all"]))
+    assert (len(some["candidates"]), some["valid"]) == (10, 16)
+    assert (len(every["candidates"]), every["valid"]) == (16, 16)
+    assert every["candidates"][:10] == some["candidates"]
