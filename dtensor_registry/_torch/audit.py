@@ -2,62 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 
+from dtensor_registry._torch.auditing.collectives import bytes_put_in, collective
+from dtensor_registry._torch.auditing.lines import Lines
+from dtensor_registry._torch.auditing.rows import (
+    AuditRow,
+    Kind,
+    LineRow,
+    in_order,
+    write_sum,
+    write_table,
+)
 from dtensor_registry._torch.convert import placements_from_torch
+from dtensor_registry._torch.execute import waits_for_shapes
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.tables import HANDLERS, LEDGER, dispatcher, has_rule, propagator
 from dtensor_registry.placements import show_placements
+from dtensor_registry.rules.strategy import SourceLine
 
-_COLLECTIVES = {
-    "all_gather_into_tensor": "all_gather",
-    "all_reduce": "all_reduce",
-    "reduce_scatter_tensor": "reduce_scatter",
-    "all_to_all_single": "all_to_all",
-    "shard_dim_alltoall": "all_to_all",
-    "broadcast": "broadcast",
-}
+Place = tuple[SourceLine | None, bool]
+"""A line of the program, and whether the call is part of its backward pass."""
 
+StandIn = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
+"""Makes up the results of an op that nobody has a rule for."""
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """All calls of one op that were decided by one party.
-
-    Attributes:
-        op: the overload.
-        calls: how many.
-        decided_by: a plugin, `torch`, `fallback <name>`, `decomposition`, `handler`, or `the
-            program` for collectives outside any op, which stand under `(redistribute)`.
-        placements: the distinct choices, as `outputs <- inputs`, one tensor per `;`.
-        collectives: how many of each kind the calls needed.
-        bytes: bytes that this rank put into them.
-    """
-
-    op: str
-    calls: int
-    decided_by: str
-    placements: tuple[str, ...]
-    collectives: Mapping[str, int]
-    bytes: int
+NOBODY = "nobody"
+EXPLICIT = "(redistribute)"
+PROGRAM = "the program"
 
 
 @dataclass(slots=True)
 class _Tally:
+    kind: Kind
     calls: int = 0
     placements: dict[str, None] = field(default_factory=dict)
-    collectives: dict[str, int] = field(default_factory=dict)
-    bytes: int = 0
+    moved: Counter[str] = field(default_factory=Counter)
+    collectives: Counter[str] = field(default_factory=Counter)
+    lines: dict[Place, list[int]] = field(default_factory=dict)
+    reason: str = ""
+
+    def add(self, place: Place, calls: int, size: int) -> None:
+        """Count calls from a line, and the bytes that they put into collectives."""
+        self.calls += calls
+        counted = self.lines.setdefault(place, [0, 0])
+        counted[0] += calls
+        counted[1] += size
+
+    def row(self, op: str, decided_by: str) -> AuditRow:
+        lines = [LineRow(*place, *counted) for place, counted in self.lines.items()]
+        lines.sort(key=lambda line: (-line.bytes, -line.calls, str(line)))
+        return AuditRow(
+            op,
+            self.calls,
+            self.kind,
+            decided_by,
+            tuple(self.placements),
+            dict(self.moved),
+            dict(sorted(self.collectives.items())),
+            sum(line.bytes for line in lines),
+            tuple(lines),
+            self.reason,
+        )
 
 
 @dataclass(slots=True)
@@ -65,7 +82,10 @@ class _Running:
     """A call that has begun."""
 
     op: OpOverload
-    collectives: dict[str, int] = field(default_factory=dict)
+    place: Place
+    inputs: str = ""
+    moved: Counter[str] = field(default_factory=Counter)
+    collectives: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
     restarted: bool = False
 
@@ -78,58 +98,87 @@ class Audit:
 
     @property
     def rows(self) -> tuple[AuditRow, ...]:
-        """One row per op and decider, sorted by op."""
-        return tuple(
-            AuditRow(op, t.calls, by, tuple(t.placements), dict(t.collectives), t.bytes)
-            for (op, by), t in sorted(self._tallies.items())
-        )
+        """One row per op and decider; ops that need a rule first, then what moves most bytes."""
+        return in_order([t.row(op, by) for (op, by), t in self._tallies.items() if t.calls])
+
+    def table(self) -> str:
+        """Write all rows as a table of plain text."""
+        return f"{write_table(self.rows)}\n\n{write_sum(self.rows)}"
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{row.op}  {row.calls} calls by {row.decided_by}: {' | '.join(row.placements)}"
-            for row in self.rows
-        )
+        return self.table()
 
-    def tally(self, op: OpOverload) -> _Tally:
-        """Find or open the tally of an op."""
-        return self._tallies.setdefault((str(op), owner(op)), _Tally())
-
-    @property
-    def explicit(self) -> _Tally:
-        """The tally of collectives that no op asked for: `redistribute()`, `full_tensor()`."""
-        return self._tallies.setdefault(("(redistribute)", "the program"), _Tally())
+    def tally(self, op: str, decided_by: str, kind: Kind) -> _Tally:
+        """Find or open the tally of an op and who decides it."""
+        return self._tallies.setdefault((op, decided_by), _Tally(kind))
 
 
 def owner(op: OpOverload) -> str:
     """Say who decides an op in this process."""
+    return _decider(op)[0]
+
+
+def _decider(op: OpOverload) -> tuple[str, Kind]:
     if LEDGER.original(HANDLERS, op) is not None:
-        return "handler"
+        return "handler", "torch"
     found = LOAN.find(op)
     if found is not None:
         rule = getattr(found[1].rule, "func", None)
         if not isinstance(rule, InstalledRule):
-            return "context"
-        return rule.origin.plugin if rule.fallback is None else f"fallback {rule.fallback}"
-    return "torch" if has_rule(op) else "decomposition"
+            return "context", "plugin"
+        if rule.fallback is not None:
+            return f"fallback {rule.fallback}", "fallback"
+        return rule.origin.plugin, "plugin"
+    return ("torch", "torch") if has_rule(op) else ("decomposition", "decomposition")
 
 
 @contextmanager
 def audit() -> Iterator[Audit]:
     """Record every DTensor op that runs in the block, on this rank and thread.
 
-    It slows the block down: use it to look, not to train.
+    It slows the block down: use it to look, not to train. Blocks may be nested.
     """
     record = Audit()
-    with _Recorder(record):
+    for mode in _get_current_dispatch_mode_stack():
+        if isinstance(mode, Recorder):
+            # Two recorders in a row would hide the ops from the outer one.
+            mode.records.append(record)
+            try:
+                yield record
+            finally:
+                mode.records.remove(record)
+            return
+    with Recorder(record):
         yield record
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, record: Audit) -> None:
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees all ops of a thread, and enters those on DTensors in records.
+
+    Args:
+        record: the first record.
+        stand_in: what makes up results of an op without a rule, which is then entered as decided
+            by nobody; None lets the op fail, as it does without an audit.
+
+    Attributes:
+        records: those that are open; an op that ends is entered in all of them.
+        lines: finds the lines that calls come from.
+        is_hosted: whether rules of the registry were in force when an op ended.
+    """
+
+    def __init__(self, record: Audit, stand_in: StandIn | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._record = record
+        self.records = [record]
+        self.lines = Lines()
+        self.is_hosted = False
+        self._stand_in = stand_in
         self._running: list[_Running] = []
         self._passing = False
+
+    @property
+    def is_inside_op(self) -> bool:
+        """Whether a DTensor op is running."""
+        return bool(self._running)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -142,68 +191,96 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # The call that we re-issued below: let DTensor run it, under this mode.
             self._passing = False
             return NotImplemented
-        inputs = _chosen_inputs(func, args, kwargs)
         if self._running and self._running[-1].op is func:
             # The host bound a rule to the op and started it over: this call replaces that one.
             self._running[-1].restarted = True
-        mine = _Running(func)
+        mine = _Running(func, self.lines.here())
+        reason: str | None = None
         self._running.append(mine)
-        self._passing = True
         try:
+            _read_choice(mine, args, kwargs)
+            self._passing = True
             with self:
                 out = func(*args, **kwargs)
+        except (NotImplementedError, RuntimeError) as error:
+            if self._stand_in is None or mine.restarted or not _lacks_rule(func, error):
+                raise
+            out, reason = self._stand_in(func, args, kwargs), str(error).partition("\n")[0]
         finally:
             self._passing = False
             self._running.pop()
-        if mine.restarted:
-            return out
-        # Only now: an op that is bound late had no owner before it ran.
-        tally = self._record.tally(func)
-        tally.calls += 1
-        tally.placements[f"{_show(out)} <- {inputs}"] = None
-        tally.bytes += mine.bytes
-        for name, count in mine.collectives.items():
-            tally.collectives[name] = tally.collectives.get(name, 0) + count
+        if not mine.restarted:
+            # Only now: an op that is bound late had no owner before it ran.
+            self._enter(mine, out, reason)
         return out
 
+    def _enter(self, ended: _Running, out: Any, reason: str | None) -> None:
+        self.is_hosted |= bool(LOAN.layers)
+        by, kind = _decider(ended.op) if reason is None else (NOBODY, "none")
+        for record in self.records:
+            tally = record.tally(str(ended.op), by, kind)
+            tally.add(ended.place, 1, ended.bytes)
+            tally.placements[f"{_show(out)} <- {ended.inputs}"] = None
+            tally.moved.update(ended.moved)
+            tally.collectives.update(ended.collectives)
+            tally.reason = reason or ""
+
     def _count_collective(self, func: Any, args: tuple[Any, ...]) -> None:
-        name = _COLLECTIVES.get(func._schema.name.rpartition("::")[2])
+        name = collective(func)
         if name is None:
             return
-        counted: _Running | _Tally
+        size = bytes_put_in(func, args)
         if self._running:
-            counted = self._running[-1]
-        else:
-            counted = self._record.explicit
-            counted.calls += 1
-        counted.collectives[name] = counted.collectives.get(name, 0) + 1
-        counted.bytes += sum(
-            leaf.numel() * leaf.element_size()
-            for leaf in tree_leaves(args)
-            if isinstance(leaf, torch.Tensor)
-        )
+            running = self._running[-1]
+            running.collectives[name] += 1
+            running.bytes += size
+            return
+        place = self.lines.here()
+        for record in self.records:
+            explicit = record.tally(EXPLICIT, PROGRAM, "program")
+            explicit.add(place, 1, size)
+            explicit.collectives[name] += 1
 
 
-def _chosen_inputs(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _lacks_rule(func: OpOverload, error: Exception) -> bool:
+    """Say whether a call failed because nobody has a rule for the op."""
+    if has_rule(func) or LEDGER.original(HANDLERS, func) is not None:
+        return False
+    return isinstance(error, NotImplementedError) or waits_for_shapes(error)
+
+
+def _read_choice(running: _Running, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Ask the propagator, once more, which placements it wants the inputs in."""
-    given = (args, kwargs)
-    if func not in dispatcher()._custom_op_handlers:
+    given: Any = (args, kwargs)
+    if running.op not in dispatcher()._custom_op_handlers:
         try:
-            schema = dispatcher().unwrap_to_op_info(func, args, kwargs).schema
+            schema = dispatcher().unwrap_to_op_info(running.op, args, kwargs).schema
             answer = propagator().propagate_op_sharding(schema)
         except (NotImplementedError, RuntimeError):
             pass  # the op itself will say so, or run decomposed; show what came in
         else:
-            if answer.redistribute_schema is not None:
-                wanted = answer.redistribute_schema
-                return _show((wanted.args_schema, wanted.kwargs_schema))
-    return _show(given)
+            wanted = answer.redistribute_schema
+            if wanted is not None:
+                before, given = (
+                    (asked.args_schema, asked.kwargs_schema) for asked in (schema, wanted)
+                )
+                if answer.needs_redistribute:
+                    running.moved.update(
+                        f"{old} -> {new}"
+                        for old, new in zip(_shown(before), _shown(given), strict=False)
+                        if old != new
+                    )
+    running.inputs = _show(given)
 
 
 def _show(values: Any) -> str:
+    return "; ".join(_shown(values)) or "-"
+
+
+def _shown(values: Any) -> list[str]:
     shown = []
     for leaf in tree_leaves(values):
         spec = leaf._spec if isinstance(leaf, DTensor) else leaf
         if isinstance(spec, DTensorSpec):
             shown.append(show_placements(placements_from_torch(spec.placements)))
-    return "; ".join(shown) or "-"
+    return shown

@@ -1,0 +1,115 @@
+"""Take down what an environment resolves to, and hold it against a lock file."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from dtensor_registry._torch.catalog import TorchCatalog, find_op
+from dtensor_registry._torch.rule import InstalledRule
+from dtensor_registry._torch.typical import typical_rows
+from dtensor_registry.discovery import Discovery, Origin, discover
+from dtensor_registry.errors import LockFileError, LockMismatchError
+from dtensor_registry.installation.fingerprint import digest_of, of_installation
+from dtensor_registry.lock import Lock, LockedOp, differences, parse_lock
+from dtensor_registry.lock.values import PENDING, TORCH, UNASKED
+from dtensor_registry.resolution import Resolution, Verdict, resolve
+from dtensor_registry.settings import Settings, read_settings
+
+GROUND = ("torch", "host", "python", "setting fallback", "setting torch_rules")
+"""Parts of a fingerprint that no op's line speaks of; plugins are another."""
+
+
+def lock_of(settings: Settings, discovery: Discovery, resolution: Resolution) -> Lock:
+    """Take down what was resolved.
+
+    Args:
+        settings: what decided.
+        discovery: what plugins contributed.
+        resolution: who won each op.
+    """
+    parts = of_installation(settings, discovery, resolution).parts
+    ground = [
+        (name, value) for name, value in parts if name in GROUND or name.startswith("plugin ")
+    ]
+    for fallback in resolution.fallbacks:
+        origin = fallback.origin
+        rule = f"{origin.plugin} ({_owner(origin)}) #{digest_of(fallback.strategy.rule)}"
+        ground.append((f"fallback {fallback.strategy.name}", rule))
+    with warnings.catch_warnings():
+        # A made-up `out` of the wrong shape is resized, and the call is no typical one.
+        warnings.filterwarnings("ignore", "An output with one or more elements was resized")
+        return Lock(tuple(ground), tuple(map(_locked, resolution.verdicts.values())))
+
+
+def current_lock(settings: Settings | None = None) -> Lock:
+    """Take down what this environment resolves to; nothing is installed.
+
+    Raises:
+        SettingsError: for a setting that is unknown or unusable.
+        BrokenPluginsError: if a plugin cannot be used.
+        ConflictingStrategiesError: if two plugins of equal rank claim an op.
+    """
+    chosen = settings if settings is not None else read_settings()
+    discovery = discover(chosen)
+    return lock_of(chosen, discovery, resolve(discovery, chosen, TorchCatalog()))
+
+
+def read_lock(file: str | Path) -> Lock:
+    """Read a lock file.
+
+    Raises:
+        LockFileError: if it cannot be read, or is no lock.
+    """
+    try:
+        text = Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LockFileError(str(file), None, f"it cannot be read: {reason}") from error
+    return parse_lock(text, str(file))
+
+
+def check_lock(settings: Settings, discovery: Discovery, resolution: Resolution) -> None:
+    """Hold what was resolved against the lock file that the settings name.
+
+    Raises:
+        LockFileError: if the file cannot be read, or is no lock.
+        LockMismatchError: if they differ.
+    """
+    if settings.lock is None:
+        return
+    found = differences(read_lock(settings.lock), lock_of(settings, discovery, resolution))
+    if found:
+        raise LockMismatchError(settings.lock, list(map(str, found)))
+
+
+def _locked(verdict: Verdict) -> LockedOp:
+    winner = verdict.winner
+    in_torch = verdict.torch_table is not None
+    if winner is None:
+        return LockedOp(verdict.op, TORCH, "", in_torch, "", ())
+    origin = winner.origin
+    rule = winner.strategy.rule
+    op = find_op(verdict.op)
+    rows: tuple[str, ...] | None = (PENDING,)
+    if op is not None:
+        rows = typical_rows(op, InstalledRule(rule, origin))
+    return LockedOp(
+        verdict.op,
+        origin.plugin,
+        _owner(origin),
+        in_torch,
+        _rule_text(rule),
+        (UNASKED,) if rows is None else rows,
+    )
+
+
+def _owner(origin: Origin) -> str:
+    return f"{origin.distribution} {origin.version}"
+
+
+def _rule_text(rule: Any) -> str:
+    """Write a rule: a template prints itself, a function has its name and a hash of its code."""
+    name = getattr(rule, "__qualname__", None)
+    return str(rule) if name is None else f"{rule.__module__}.{name} #{digest_of(rule)}"

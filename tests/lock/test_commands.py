@@ -1,0 +1,279 @@
+"""`dtensor-registry lock`, `diff`, and setting `lock`: whole outputs and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import importlib_metadata
+import pytest
+import torch
+
+import dtensor_registry as dr
+from dtensor_registry._torch.loan import LOAN
+from dtensor_registry.cli import main
+from dtensor_registry.cli.diff import DiffReport
+from dtensor_registry.cli.lock import LockReport
+from dtensor_registry.errors import LockFileError, LockMismatchError
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+PLUGIN = """
+    from dtensor_registry import ShardingPlaceholder, SingleDimStrategy, einsum, hookimpl
+
+    def keep(op, args, kwargs):
+        return [[ShardingPlaceholder(0)] * 2]
+
+    @hookimpl
+    def provide_single_dim_strategy():
+        return [
+            SingleDimStrategy("aten.mm.default", einsum("mk,kn->mn")),
+            SingleDimStrategy("aten.renorm.default", keep),
+            SingleDimStrategy("lock_test.later", keep),
+        ]
+"""
+
+LOCK = """\
+# dtensor-registry lock, format 1
+torch = TORCH
+host = HOST
+python = PYTHON
+setting fallback = {"before_decomposition": false, "exclude": [], "include": ["*"], \
+"max_bytes": null, "mode": "off", "ops": {}, "order": ["*"]}
+setting torch_rules = true
+plugin acme = acme-rules 1.0 (MODULE) active
+
+# op | plugin | distribution | torch's own | rule | rows
+aten.mm.default | acme | acme-rules 1.0 | yes | einsum(mk,kn->mn) | S(0) <- S(0), R; \
+P(sum) <- S(1), S(0); S(1) <- R, S(1); P(sum) <- P(sum), R; P(avg) <- P(avg), R; \
+P(sum) <- R, P(sum); P(avg) <- R, P(avg)
+aten.renorm.default | acme | acme-rules 1.0 | no | MODULE.keep #HASH | S(0) <- S(0)
+lock_test.later | acme | acme-rules 1.0 | no | MODULE.keep #HASH | pending
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def module(fake_distribution: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Install a plugin, and admit no other."""
+    name: str = fake_distribution("acme-rules", dedent(PLUGIN))
+    monkeypatch.setenv("DTENSOR_REGISTRY_ALLOWED", '["acme-rules"]')
+    return name
+
+
+@pytest.fixture
+def run(module: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return run
+
+
+def expected(module: str) -> str:
+    try:
+        host = importlib_metadata.version("dtensor-registry")
+    except importlib_metadata.PackageNotFoundError:
+        host = "(a source tree)"
+    words = {
+        "TORCH": torch.__version__,
+        "HOST": host,
+        "PYTHON": ".".join(map(str, sys.version_info[:2])),
+        "MODULE": module,
+    }
+    return re.sub("|".join(words), lambda word: words[word[0]], LOCK)
+
+
+def without_hashes(text: str) -> str:
+    return re.sub("#[0-9a-f]{12}", "#HASH", text)
+
+
+def test_lock_prints_one_line_per_op(run: Run, module: str) -> None:
+    code, out, err = run("lock")
+    assert (code, err) == (0, "")
+    assert without_hashes(out) == expected(module)
+
+
+def test_lock_writes_to_a_file_and_diff_finds_no_difference(run: Run) -> None:
+    assert run("lock", "rules.lock") == (0, "rules.lock: 3 ops\n", "")
+    assert Path("rules.lock").read_text("utf-8") == run("lock")[1]
+    assert run("diff", "rules.lock") == (0, "rules.lock -> now: no difference\n", "")
+    assert run("diff", "rules.lock", "rules.lock")[:2] == (
+        0,
+        "rules.lock -> rules.lock: no difference\n",
+    )
+
+
+def test_lock_as_json_is_what_the_published_schema_says(run: Run) -> None:
+    published = json.loads((DOCS / "lock.schema.json").read_text("utf-8"))
+    assert published == LockReport.model_json_schema(mode="serialization"), (
+        "python -m tests.audit.write_schemas"
+    )
+    code, out, _ = run("lock", "--json")
+    report = json.loads(out)
+    LockReport.model_validate(report)
+    assert (code, set(report)) == (0, set(published["required"]))
+    assert report["ground"]["torch"] == torch.__version__
+    assert [(op["op"], op["plugin"], op["in_torch"]) for op in report["ops"]] == [
+        ("aten.mm.default", "acme", True),
+        ("aten.renorm.default", "acme", False),
+        ("lock_test.later", "acme", False),
+    ]
+
+
+def edit(*changes: tuple[str, str]) -> None:
+    """Change the lock file, as if it had been written in another environment."""
+    text = Path("rules.lock").read_text("utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    Path("rules.lock").write_text(text, "utf-8")
+
+
+CHANGES = (
+    ("S(0) <- S(0), R; ", ""),
+    ("| acme-rules 1.0 | yes", "| acme-rules 0.9 | no"),
+    ("aten.renorm.default | acme", "aten.renorm.default | other"),
+)
+TOLD = [
+    "aten.mm.default: version: acme-rules 0.9 -> acme-rules 1.0",
+    "aten.mm.default: torch now has its own rule for this op",
+    "aten.mm.default: rows gained: S(0) <- S(0), R",
+    "aten.renorm.default: owner: other (acme-rules 1.0) -> acme (acme-rules 1.0)",
+]
+
+
+def test_diff_says_what_differs_from_now_and_exits_with_1(run: Run) -> None:
+    run("lock", "rules.lock")
+    edit(*CHANGES)
+    lines = "\n".join([*TOLD, "rules.lock -> now: 4 differences"])
+    assert run("diff", "rules.lock") == (1, f"{lines}\n", "")
+
+
+def test_diff_of_two_files_asks_nobody(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("lock", "rules.lock")
+    before = Path("rules.lock").rename("old.lock")
+    run("lock", "rules.lock")
+    edit(("S(0) <- S(0), R; ", ""))
+    monkeypatch.setenv("DTENSOR_REGISTRY_REQUIRED", '["not-there"]')
+    assert run("diff", str(before), "rules.lock") == (
+        1,
+        "aten.mm.default: rows lost: S(0) <- S(0), R\nold.lock -> rules.lock: 1 difference\n",
+        "",
+    )
+
+
+def test_diff_as_json_is_what_the_published_schema_says(run: Run) -> None:
+    published = json.loads((DOCS / "diff.schema.json").read_text("utf-8"))
+    assert published == DiffReport.model_json_schema(mode="serialization"), (
+        "python -m tests.audit.write_schemas"
+    )
+    run("lock", "rules.lock")
+    edit(CHANGES[0])
+    code, out, _ = run("diff", "rules.lock", "--json")
+    DiffReport.model_validate_json(out)
+    assert code == 1
+    assert json.loads(out) == {
+        "before": "rules.lock",
+        "after": "now",
+        "differences": [
+            {
+                "about": "aten.mm.default",
+                "change": "rows gained",
+                "before": "",
+                "after": "S(0) <- S(0), R",
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["diff", "nowhere.lock"], "nowhere.lock: it cannot be read: No such file or directory"),
+        (["diff", "broken.lock"], "broken.lock, line 2: it is neither"),
+        (["diff", "bytes.lock"], "bytes.lock: it cannot be read: 'utf-8' codec"),
+        (["lock", "no/such/folder"], "no/such/folder: cannot be written: No such file"),
+    ],
+)
+def test_a_file_that_is_of_no_use_exits_with_2(run: Run, command: list[str], said: str) -> None:
+    Path("broken.lock").write_text("# dtensor-registry lock, format 1\nimport os\n")
+    Path("bytes.lock").write_bytes(b"\xff\xfe")
+    code, out, err = run(*command)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {said}")
+
+
+@pytest.mark.slow
+def test_the_text_does_not_depend_on_the_hash_seed(run: Run) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dtensor_registry.cli", "lock"],
+        env={**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, run("lock")[1]), done.stderr
+
+
+def test_install_goes_by_the_lock_file_of_the_settings(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("lock", "rules.lock")
+    monkeypatch.setenv("DTENSOR_REGISTRY_LOCK", "rules.lock")
+    with dr.install() as installation:
+        assert installation.active
+
+
+def test_install_puts_nothing_in_force_when_the_lock_file_differs(run: Run) -> None:
+    run("lock", "rules.lock")
+    edit(*CHANGES)
+    with pytest.raises(LockMismatchError) as caught:
+        dr.install(lock="rules.lock")
+    assert LOAN.layers == ()
+    assert caught.value.differences == tuple(TOLD)
+    assert str(caught.value) == "\n".join(
+        [
+            "what is installed differs from lock file rules.lock in 4 point(s), so nothing was put"
+            " in force.",
+            *(f"  {line}" for line in TOLD),
+            "  See all:  dtensor-registry diff rules.lock",
+            "  If that is what you want:  dtensor-registry lock rules.lock",
+        ]
+    )
+
+
+def test_a_long_list_of_differences_is_cut() -> None:
+    error = LockMismatchError("rules.lock", [f"op {number}" for number in range(30)])
+    assert "  op 19\n  ... 10 more\n" in str(error)
+
+
+def test_a_lock_file_that_is_broken_or_missing_stops_install(run: Run) -> None:
+    with pytest.raises(LockFileError, match="it cannot be read"):
+        dr.install(lock="rules.lock")
+    run("lock", "rules.lock")
+    edit(("torch = ", "torch "))
+    with pytest.raises(LockFileError, match=r"rules\.lock, line 2: "):
+        dr.install(lock="rules.lock")
+    assert LOAN.layers == ()
+
+
+def test_an_op_that_was_pending_in_the_lock_file_may_exist_by_now(run: Run) -> None:
+    run("lock", "rules.lock")
+    library = torch.library.Library("lock_test", "FRAGMENT")
+    library.define("later(Tensor x) -> Tensor")
+    assert run("diff", "rules.lock")[0] == 0
+    run("lock", "new.lock")
+    assert "lock_test.later.default | acme" in Path("new.lock").read_text("utf-8")
+    with dr.install(lock="rules.lock"):
+        pass
