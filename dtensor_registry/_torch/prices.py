@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,17 +16,38 @@ from dtensor_registry._torch.convert import placements_from_torch, placements_to
 from dtensor_registry.costs import Topology, needs_torch, price
 from dtensor_registry.expansion import Ask, Price, splits
 from dtensor_registry.placements import Placements
+from dtensor_registry.settings import LinkSettings
+
+_links: dict[str, LinkSettings] = {}
+"""What the user says of mesh dims, by name or number."""
+
+
+def assume(links: Mapping[str, LinkSettings]) -> None:
+    """Take other bandwidths and latencies than torch's for some mesh dims, from now on.
+
+    Moves that only torch can price (strided shards, another shard order) keep torch's.
+
+    Args:
+        links: by name of the mesh dim, or by its number from the outermost.
+    """
+    if links != _links:
+        _links.clear()
+        _links.update(links)
+        topology_of.cache_clear()
 
 
 @lru_cache(maxsize=256)
 def topology_of(mesh: DeviceMesh) -> Topology:
-    """Read bandwidth and latency of each mesh dim as torch assumes them."""
+    """Read bandwidth and latency of each mesh dim: the user's, else what torch assumes."""
     topo = MeshTopoInfo.build_from_mesh(mesh)
-    return Topology(
-        tuple(topo.mesh_dim_devices),
-        tuple(topo.mesh_dim_bandwidth),
-        tuple(topo.mesh_dim_latency),
-    )
+    bandwidth, latency = list(topo.mesh_dim_bandwidth), list(topo.mesh_dim_latency)
+    for mesh_dim, name in enumerate(mesh.mesh_dim_names or [""] * mesh.ndim):
+        link = _links.get(name) or _links.get(str(mesh_dim))
+        if link is not None and link.bandwidth is not None:
+            bandwidth[mesh_dim] = link.bandwidth
+        if link is not None and link.latency is not None:
+            latency[mesh_dim] = link.latency
+    return Topology(tuple(topo.mesh_dim_devices), tuple(bandwidth), tuple(latency))
 
 
 def pricer(mesh: DeviceMesh, inputs: Sequence[Sequence[DTensorSpec]]) -> Price:
