@@ -9,18 +9,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.set-up-to-run
 CHECK_STAMP := $(VENV)/.set-up-to-check
-PROJECTS := . plugins/pointwise plugins/matrix plugins/fallback examples/acme_kernels
+PROJECTS := . plugins/pointwise plugins/matrix plugins/structure plugins/fallback examples/acme_kernels
 SET_UP_FILES := constraints.txt $(addsuffix /pyproject.toml,$(PROJECTS))
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # Several ranks share few cores: one thread each is faster than many that wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test bench clean
+.PHONY: help demo test bench soak test-matrix clean
 help:
 	@echo "make demo    train the example model on four ranks, beside the same model on one"
 	@echo "make test    every check that CI runs: ruff, mypy, import-linter, pytest"
 	@if [ -f benchmarks/propagation.py ]; then echo "make bench   measure propagation beside bare torch"; fi
+	@echo "make soak    dispatch from two threads while rules change: right answers, flat memory"
+	@echo "make test-matrix   the suite on each version of torch, in environments of its own"
 	@echo "make clean   remove the environment and all caches"
 
 demo: $(RUN_STAMP)
@@ -36,6 +38,13 @@ test: $(CHECK_STAMP)
 
 bench: benchmarks/propagation.py $(CHECK_STAMP)
 	$(BIN)/python -m benchmarks.propagation
+
+soak: $(CHECK_STAMP)
+	$(BIN)/python scripts/soak.py
+
+# Some GiB for each version, outside of the checkout; not part of `make test`.
+test-matrix: $(CHECK_STAMP)
+	$(BIN)/python scripts/test_matrix.py --write
 
 benchmarks/propagation.py:
 	@echo "There is no benchmark yet: $@ does not exist." >&2

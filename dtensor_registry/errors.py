@@ -46,6 +46,17 @@ class SettingsError(RegistryError, ValueError):
     """A setting is unknown or has a value that cannot be used."""
 
 
+class LockFileError(SettingsError):
+    """A lock file cannot be read, or is no lock."""
+
+    def __init__(self, file: str, line: int | None, problem: str) -> None:
+        self.file = file
+        self.line = line
+        self.problem = problem
+        where = file if line is None else f"{file}, line {line}"
+        super().__init__(f"{where}: {problem}\n  Write it anew:  dtensor-registry lock {file}")
+
+
 class InvalidContributionError(RegistryError, TypeError):
     """A strategy object was built from parts that cannot make one."""
 
@@ -123,7 +134,14 @@ class NoValidRowError(RegistryError, RuntimeError):
     advice = ""
 
     def __init__(
-        self, op: str, plugin: str, owner: str, inputs: str, mesh: str, reasons: Iterable[str]
+        self,
+        op: str,
+        plugin: str,
+        owner: str,
+        inputs: str,
+        mesh: str,
+        reasons: Iterable[str],
+        explain: str = "",
     ) -> None:
         self.op = op
         self.plugin = plugin
@@ -134,7 +152,7 @@ class NoValidRowError(RegistryError, RuntimeError):
             f"{op}: {self.headline}\n  rule of {owner}\n"
             f"  inputs {inputs} on mesh {mesh}\n{listed}\n{self.advice}"
             f"  Redistribute an input first, or leave the op to others:"
-            f"  {_switch_off(plugin, op)}"
+            f"  {_switch_off(plugin, op)}\n{_see_why(op, explain)}"
         )
 
 
@@ -149,6 +167,22 @@ class InPlacePlacementError(NoValidRowError):
         )
         self.advice = f"  Use the out-of-place form:  {out_of_place}\n"
         super().__init__(op, *told)
+
+
+class AskedError(RegistryError, ValueError):
+    """What is asked for makes no call: no such op, no such dtype, arguments it does not take."""
+
+
+class MissingPackageError(RegistryError, ImportError):
+    """Something needs a package that is not installed; it comes with an extra of ours."""
+
+    def __init__(self, package: str, extra: str, what: str) -> None:
+        self.package = package
+        self.extra = extra
+        super().__init__(
+            f"{what} needs {package}, which is not installed.\n"
+            f"  pip install 'dtensor-registry[{extra}]'"
+        )
 
 
 class UnsupportedTorchError(RegistryError):
@@ -172,6 +206,53 @@ class InstallError(RegistryError):
     """The state of the process does not allow the change that was asked for."""
 
 
+class LockMismatchError(InstallError):
+    """What is installed is not what the lock file has."""
+
+    shown = 20
+    """Differences that the message lists."""
+
+    def __init__(self, file: str, differences: Sequence[str]) -> None:
+        self.file = file
+        self.differences = tuple(differences)
+        lines = [f"  {difference}" for difference in self.differences[: self.shown]]
+        if len(self.differences) > self.shown:
+            lines.append(f"  ... {len(self.differences) - self.shown} more")
+        listed = "\n".join(lines)
+        super().__init__(
+            f"what is installed differs from lock file {file} in {len(self.differences)}"
+            f" point(s), so nothing was put in force.\n{listed}\n"
+            f"  See all:  dtensor-registry diff {file}\n"
+            f"  If that is what you want:  dtensor-registry lock {file}"
+        )
+
+
+class RanksDisagreeError(InstallError):
+    """Ranks of one job would shard the same op differently."""
+
+    def __init__(self, ranks: int, differences: Sequence[str]) -> None:
+        self.differences = tuple(differences)
+        listed = "\n".join(f"  {line}" for text in differences for line in text.splitlines())
+        super().__init__(
+            f"{ranks} ranks do not decide alike; they would wait for each other for ever, or"
+            f" compute different values.\n{listed}\n"
+            "  Give every rank the same distributions and settings; what a rank has:"
+            "  dtensor-registry plugins --load"
+        )
+
+
+class MissingRanksError(InstallError):
+    """Ranks did not come to compare their rules."""
+
+    def __init__(self, missing: str, timeout: float) -> None:
+        self.missing = missing
+        super().__init__(
+            f"{missing} did not come within {timeout:g} s to compare rules.\n"
+            "  Every rank of the group must call check_ranks(), equally often; see the log of"
+            " the missing ones for why they did not: a plugin may have failed there."
+        )
+
+
 class OverwrittenEntryError(InstallError):
     """Somebody else wrote to entries of torch's tables that we had on loan."""
 
@@ -188,7 +269,7 @@ class OverwrittenEntryError(InstallError):
 class NoStrategyError(RegistryError, NotImplementedError):
     """Nobody has a rule for an op; a NotImplementedError that begins with torch's own words."""
 
-    def __init__(self, op: str, inputs: str, mesh: str, unshaped: bool) -> None:
+    def __init__(self, op: str, inputs: str, mesh: str, unshaped: bool, explain: str = "") -> None:
         self.op = op
         self.unshaped = unshaped
         why = (
@@ -201,19 +282,21 @@ class NoStrategyError(RegistryError, NotImplementedError):
             f"Operator {op} does not have a sharding strategy registered.\n"
             f"  inputs {inputs} on mesh {mesh}\n{why}"
             f"  Write a rule:  SingleDimStrategy({op!r}, rule), see docs/write-a-plugin.md\n"
-            f"  or run it on whole tensors:  DTENSOR_REGISTRY_FALLBACK__MODE=warn"
+            f"  or run it on whole tensors:  DTENSOR_REGISTRY_FALLBACK__MODE=warn\n"
+            f"{_see_why(op, explain)}"
         )
 
 
 class RandomOpError(RegistryError, RuntimeError):
     """An op draws random numbers, and ranks that must agree would draw different ones."""
 
-    def __init__(self, op: str, owner: str, output: int, mesh_dim: int) -> None:
+    def __init__(self, op: str, owner: str, output: int, mesh_dim: int, explain: str = "") -> None:
         self.op = op
         super().__init__(
             f"{op} draws random numbers; its output {output} would be replicated on mesh dim"
             f" {mesh_dim}, where every rank would draw its own.\n  rule of {owner}\n"
-            f"  Shard an input there, or draw the numbers first and pass them as a tensor."
+            f"  Shard an input there, or draw the numbers first and pass them as a tensor.\n"
+            f"{_see_why(op, explain)}"
         )
 
 
@@ -259,14 +342,20 @@ class MixedMeshesError(RegistryError, RuntimeError):
 class FallbackRefusedError(RegistryError, NotImplementedError):
     """No rule, and every fallback refused; a NotImplementedError, as torch raises for it."""
 
-    def __init__(self, op: str, reasons: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, op: str, reasons: Sequence[tuple[str, str]], explain: str = "") -> None:
         self.op = op
         self.reasons = tuple(reasons)
         listed = "\n".join(f"  fallback {name!r} refused: {reason}" for name, reason in reasons)
         super().__init__(
             f"Operator {op} does not have a sharding strategy registered.\n{listed}\n"
-            f"  Write a rule: SingleDimStrategy({op!r}, rule); see docs/write-a-plugin.md"
+            f"  Write a rule: SingleDimStrategy({op!r}, rule); see docs/write-a-plugin.md\n"
+            f"{_see_why(op, explain)}"
         )
+
+
+def _see_why(op: str, explain: str) -> str:
+    """Give the command that explains a call, or at least who has rules for its op."""
+    return f"  See why:  {explain or f'dtensor-registry explain {op}'}"
 
 
 def _switch_off(plugin: str, op: str) -> str:

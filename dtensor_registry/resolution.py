@@ -17,7 +17,9 @@ from dtensor_registry.discovery import (
     Contribution,
     Discovery,
     Fallback,
+    Origin,
     is_disabled_for,
+    may_override,
 )
 from dtensor_registry.errors import ConflictingStrategiesError, SettingsError
 from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings, nearest
@@ -194,6 +196,8 @@ def _judge(
             shadowed.append(Shadowed(contribution, "switched off for this op in 'disabled'"))
         elif rank is None:
             shadowed.append(Shadowed(contribution, "not in 'order', which has no '*'"))
+        elif torch_table is not None and not _may_override(contribution.origin, settings):
+            shadowed.append(Shadowed(contribution, "torch has a rule; not in 'may_override'"))
         else:
             ranked.setdefault(rank, []).append(contribution)
     torch_rank = _rank(TORCH, op, settings)
@@ -215,6 +219,10 @@ def _judge(
         else:
             shadowed += (Shadowed(rival, "in conflict, on_conflict is 'skip'") for rival in rivals)
     return Verdict(op, winner, reason, tuple(shadowed), torch_table, pending)
+
+
+def _may_override(origin: Origin, settings: Settings) -> bool:
+    return origin.plugin == LOCAL or may_override(settings, origin.plugin, origin.distribution)
 
 
 def _rank(plugin: str, op: str, settings: Settings) -> int | None:

@@ -65,6 +65,17 @@ class FallbackSettings(BaseModel):
     )
 
 
+class LinkSettings(BaseModel):
+    """How fast a mesh dim is, where that is known better than torch assumes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bandwidth: float | None = Field(
+        default=None, gt=0, description="GB/s (2**30 bytes, as torch counts) between neighbours."
+    )
+    latency: float | None = Field(default=None, ge=0, description="Microseconds for each hop.")
+
+
 class Settings(BaseSettings):
     """Every setting, its default and its meaning.
 
@@ -97,6 +108,11 @@ class Settings(BaseSettings):
         default=None,
         description="Distributions that may contribute; unset: all, empty: none.",
     )
+    may_override: tuple[str, ...] | None = Field(
+        default=None,
+        description="Plugins or distributions whose rules may replace torch's own; unset: all,"
+        " empty: none.",
+    )
     required: tuple[str, ...] = Field(
         default=(), description='Distributions that must be there, such as "acme-rules>=1.2".'
     )
@@ -110,6 +126,20 @@ class Settings(BaseSettings):
     fallback: FallbackSettings = FallbackSettings()
     torch_rules: bool = Field(
         default=True, description="Let the host expand torch's own single-dim rules as well."
+    )
+    links: dict[str, LinkSettings] = Field(
+        default_factory=dict,
+        description="Mesh dim, by name or by number from the outermost, -> its bandwidth and"
+        " latency. That changes which placements are cheapest, never what an op computes.",
+    )
+    check_ranks: bool = Field(
+        default=False,
+        description="Compare the rules of all ranks of a mesh when it is first used.",
+    )
+    lock: str | None = Field(
+        default=None,
+        description="Lock file that what is installed must equal; written by `dtensor-registry"
+        " lock`.",
     )
 
     @classmethod
@@ -137,7 +167,7 @@ def _file_source(
 ) -> PydanticBaseSettingsSource:
     try:
         return kind(settings_cls)
-    except ValueError as error:  # no TOML, or no UTF-8
+    except (ValueError, AttributeError) as error:  # no TOML, no UTF-8, or no table where one is due
         raise SettingsError(f"{file} in the working directory cannot be read: {error}") from error
 
 
@@ -189,7 +219,8 @@ def _explain(error: ValidationError) -> str:
     for problem in error.errors():
         path = [str(part) for part in problem["loc"]]
         if problem["type"] == "extra_forbidden":
-            fields = FallbackSettings.model_fields if len(path) > 1 else Settings.model_fields
+            parts = {"fallback": FallbackSettings, "links": LinkSettings}
+            fields = (parts[path[0]] if len(path) > 1 else Settings).model_fields
             lines.append(f"{'.'.join(path)} is no setting; {nearest(path[-1], fields)}")
         else:
             lines.append(f"{'.'.join(path)} = {problem['input']!r}: {problem['msg']}")

@@ -36,6 +36,10 @@ class Rows(Protocol):
         """Whether an unshardable input may stay as it is."""
 
     @property
+    def allow_empty_pieces(self) -> bool:
+        """Whether some ranks may hold nothing of an input."""
+
+    @property
     def fallback(self) -> str | None:
         """The name of the fallback that this is, or None."""
 
@@ -146,6 +150,7 @@ def read_call(
         inputs,
         () if executing and rule.fallback is not None else _ties(known, declared),
         rule.allow_uneven_sharding,
+        every_rank_has_some=not rule.allow_empty_pieces,
     )
     return Call(op, mesh, specs, metas, listed, problem)
 

@@ -43,6 +43,7 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
         bound_rule(op, contribution, resolution),
         contribution.origin,
         strategy.allow_uneven_sharding,
+        allow_empty_pieces=strategy.allow_empty_pieces,
     )
     info = _SingleDimStrategyInfo(
         rule,

@@ -29,10 +29,10 @@ class FreshSharding(OutputSharding):
     The four fields that torch reads are properties; torch's C++ reads them on each hit.
     """
 
-    def __init__(self, schema: OpSchema, answer: OutputSharding) -> None:
+    def __init__(self, schema: OpSchema, answer: OutputSharding, epoch: int) -> None:
         self._schema = schema
         self._answer = answer
-        self._epoch = _epoch
+        self._epoch = epoch
 
     def _fresh(self) -> OutputSharding:
         if self._epoch != _epoch:
@@ -87,7 +87,9 @@ def hook_in(find_fallback: Callable[[OpSchema], bool]) -> None:
     ask = type(prop).propagate_op_sharding_non_cached
 
     def propagate_op_sharding_non_cached(op_schema: OpSchema) -> OutputSharding:
-        return FreshSharding(op_schema, ask(prop, op_schema))
+        # Another thread may change rules while the answer is made: it is of the time before.
+        asked = _epoch
+        return FreshSharding(op_schema, ask(prop, op_schema), asked)
 
     prop.propagate_op_sharding_non_cached = propagate_op_sharding_non_cached
 

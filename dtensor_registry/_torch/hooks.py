@@ -73,7 +73,7 @@ def specs_in(schema: OpSchema | None) -> Specs:
 class Binder(Protocol):
     """What gives rules to ops while they are called."""
 
-    def meet(self, specs: Specs) -> None:
+    def meet(self, schema: OpSchema | None) -> None:
         """Compare the ranks of a mesh that is used for the first time, if the user wants it."""
 
     def bind_pending(self, op: OpOverload) -> bool:
@@ -142,7 +142,7 @@ class DispatchHooks:
         *rest: Any,
     ) -> Any:
         binder = self._binder
-        binder.meet(specs_in(info.schema))
+        binder.meet(info.schema)
         if not (binder.bind_pending(op) or binder.bind_early(op, specs_in(info.schema))):
             self._decisions[op] += 1
             if self._decisions[op] > MAX_CACHED:

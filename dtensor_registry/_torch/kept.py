@@ -47,9 +47,11 @@ def filled_rows(
     key: Hashable = None
     with suppress(TypeError):  # an argument that cannot be hashed: ask
         key = (rule, op_schema.op, _frozen((args, kwargs)), shard_kinds(inputs), tuple(masked))
-    if key in _kept:
-        _kept.move_to_end(key)
-        return _kept[key]
+    kept = _kept.get(key)
+    if kept is not None:
+        with suppress(KeyError):  # another thread has changed rules just now
+            _kept.move_to_end(key)
+        return kept
     rows = rule.rows(op_schema.op, args, kwargs)
     num_outputs = len(rows[0]) - len(inputs) if rows else tensor_outputs
     found = fill_rows(rows, num_outputs, inputs, masked), num_outputs
@@ -57,8 +59,9 @@ def filled_rows(
     alone = any(isinstance(p, Partial) and p.native is not None for row in found[0] for p in row)
     if key is not None and not alone:
         _kept[key] = found
-        if len(_kept) > MAX_KEPT:
-            _kept.popitem(last=False)
+        with suppress(KeyError):
+            if len(_kept) > MAX_KEPT:
+                _kept.popitem(last=False)
     return found
 
 

@@ -8,22 +8,27 @@ exceptions need no care of their own.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch._ops import OpOverload
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import _sharding_prop
-from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+from torch.distributed.tensor._op_schema import OpSchema, RuntimeSchemaInfo
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
-from dtensor_registry._torch import decide, decompositions, freshness
+from dtensor_registry._torch import compile_caches, decide, decompositions, freshness, prices
 from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.hooks import DispatchHooks, Specs, in_dispatch, specs_in
+from dtensor_registry._torch.interrupts import Interrupts
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, Cell, has_rule
 from dtensor_registry.errors import InstallError, OverwrittenEntryError
+from dtensor_registry.settings import LinkSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,11 @@ class Entry:
         }
 
     @property
+    def falls_back(self) -> bool:
+        """Whether this is a fallback's, which any rule of any layer goes before."""
+        return getattr(getattr(self.rule, "func", None), "fallback", None) is not None
+
+    @property
     def executor(self) -> Executor | None:
         """What runs the op by this entry's rule; None for a full-mesh function."""
         rule = getattr(self.rule, "func", None)
@@ -64,6 +74,10 @@ class Entry:
     def executed(self) -> Entry:
         """Make the same entry for an op that the host is to run itself."""
         return replace(self, handler=self.executor)
+
+
+SCOPES = 2
+"""Height of the layers that come and go often; compiled code is not dropped for them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -80,6 +94,9 @@ class Layer:
         missing: finds an entry for an op that turned out to have no rule at all, from the
             call's tensors; the layer's fallback.
         before_decomposition: whether `missing` is asked before torch decomposes an op.
+        links: what the user says of the speed of mesh dims.
+        parts: (name, value) of what the layer decides by, for ranks and caches to compare.
+        met: called when a mesh is first used, to compare its ranks; None: they are not compared.
     """
 
     name: str
@@ -89,20 +106,39 @@ class Layer:
     pending: Callable[[OpOverload], Entry | None] | None = None
     missing: Callable[[OpOverload, Specs], Entry | None] | None = None
     before_decomposition: bool = False
+    links: Mapping[str, LinkSettings] = field(default_factory=dict)
+    parts: tuple[tuple[str, str], ...] = ()
+    met: Callable[[DeviceMesh], None] | None = None
 
 
 class Loan:
-    """The layers of this process and the only hand that writes them to torch."""
+    """The layers of this process and the only hand that writes them to torch.
+
+    Attributes:
+        lock: held while layers change.
+        was_used: whether there has been a layer in this process.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._layers: list[Layer] = []
         self._hooks = DispatchHooks(self)
+        self._hooked = False
+        self.was_used = False
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         """Layers from the lowest to the uppermost."""
         return tuple(self._layers)
+
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """What the process decides by; a name that several layers have is said to be of each."""
+        named: dict[str, str] = {}
+        for number, layer in enumerate(self._layers):
+            for name, value in layer.parts:
+                if named.get(name) != value:
+                    named[name if name not in named else f"{name} (layer {number})"] = value
+        return tuple(named.items())
 
     def add(self, layer: Layer) -> None:
         """Put a layer in force.
@@ -111,9 +147,17 @@ class Loan:
             InstallError: inside a dispatch of this thread.
         """
         self._refuse_in_dispatch(f"add {layer.name}")
-        with self.lock:
-            above = sum(other.height <= layer.height for other in self._layers)
-            self._rewrite([*self._layers[:above], layer, *self._layers[above:]])
+        self._tell_compiled(layer)
+        try:
+            with self.lock, Interrupts() as interrupts:
+                before = self._layers
+                above = sum(other.height <= layer.height for other in before)
+                self._rewrite([*before[:above], layer, *before[above:]])
+                if interrupts.came:
+                    self._rewrite(before)
+        except BaseException:
+            self.remove(layer)  # whoever asked gets the exception, and no handle
+            raise
 
     def remove(self, layer: Layer) -> None:
         """Take a layer out; everything it covered is in force again.
@@ -124,17 +168,25 @@ class Loan:
                 out nevertheless.
         """
         self._refuse_in_dispatch(f"remove {layer.name}")
-        with self.lock:
+        with self.lock, Interrupts():
             if layer not in self._layers:
                 return
             foreign = self._rewrite([other for other in self._layers if other is not layer])
         if foreign:
             raise OverwrittenEntryError(foreign)
+        self._tell_compiled(layer)
+
+    def meet(self, schema: OpSchema | None) -> None:
+        """Have the ranks of a call's mesh compared, where a layer asks for it."""
+        for layer in self._layers:
+            if layer.met is not None:
+                for spec in specs_in(schema)[:1]:
+                    layer.met(spec.mesh)
 
     def bind_pending(self, op: OpOverload) -> bool:
         """Give an op that came into being after its rule was contributed that rule."""
         for layer in reversed(self._layers):
-            if op in layer.entries:
+            if op in layer.entries and not layer.entries[op].falls_back:
                 return False
             if layer.pending is not None:
                 entry = layer.pending(op)
@@ -183,10 +235,9 @@ class Loan:
 
     def find(self, op: OpOverload) -> tuple[Layer, Entry] | None:
         """Find the layer that rules an op and its entry there."""
-        for layer in reversed(self._layers):
-            if op in layer.entries:
-                return layer, layer.entries[op]
-        return None
+        having = [layer for layer in reversed(self._layers) if op in layer.entries]
+        ruling = [layer for layer in having if not layer.entries[op].falls_back]
+        return next(((layer, layer.entries[op]) for layer in (*ruling, *having)), None)
 
     def _bind(self, layer: Layer, op: OpOverload, entry: Entry) -> None:
         """Give an op that had no rule its first one; safe inside a dispatch.
@@ -200,29 +251,64 @@ class Loan:
 
     def _rewrite(self, layers: list[Layer]) -> list[str]:
         """Make tables, hooks and caches what the layers ask for, or leave all as it was."""
-        foreign = self._write(layers)
-        before, self._layers = self._layers, layers
-        if layers and not before:
-            setattr(_sharding_prop, decide.EXPAND, decide.expand)
-            freshness.hook_in(lambda schema: self.bind_missing(schema.op, specs_in(schema)))
-            decompositions.hook_in()
-            self._hooks.hook_in()
-        elif before and not layers:
+        before = self._layers
+        try:
+            foreign = self._write(layers)
+            self._layers = layers
+            self._settle()
+        except BaseException:
+            self._layers = before
+            self._write(before)
+            self._settle(afresh=True)
+            raise
+        if any(layer.height < SCOPES for layer in set(before) ^ set(layers)):
+            compile_caches.drop_compiled()
+        return foreign
+
+    def _settle(self, afresh: bool = False) -> None:
+        """Make hooks and caches what the layers ask for.
+
+        Args:
+            afresh: hooks may be half in, half out.
+        """
+        if self._hooked and (afresh or not self._layers):
             setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
             freshness.unhook()
             decompositions.unhook()
             self._hooks.unhook()
-        decide.adopt(any(layer.adopts for layer in layers))
+            self._hooked = False
+        if self._layers and not self._hooked:
+            self.was_used = True
+            self._hooked = True  # from here on there is something to take out
+            setattr(_sharding_prop, decide.EXPAND, decide.expand)
+            freshness.hook_in(lambda schema: self.bind_missing(schema.op, specs_in(schema)))
+            decompositions.hook_in()
+            self._hooks.hook_in()
+        decide.adopt(any(layer.adopts for layer in self._layers))
+        prices.assume({name: link for layer in self._layers for name, link in layer.links.items()})
+        compile_caches.mark(self._digest())
         freshness.renew(in_dispatch=False)
         self._hooks.forget()
-        return foreign
+
+    def _digest(self) -> str | None:
+        """Hash what the layers decide by; None without layers."""
+        if not self._layers:
+            return None
+        told = repr(self.parts())
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    def _tell_compiled(self, layer: Layer) -> None:
+        if layer.height >= SCOPES:
+            compile_caches.warn_compiled("strategies that hold for a block")
 
     def _write(self, layers: list[Layer]) -> list[str]:
         ruling: dict[OpOverload, Entry] = {}
+        fallbacks: dict[OpOverload, Entry] = {}
         for layer in layers:
-            ruling.update(layer.entries)
+            for op, entry in layer.entries.items():
+                (fallbacks if entry.falls_back else ruling)[op] = entry
         cells: dict[Cell, Any] = {}
-        for op, entry in ruling.items():
+        for op, entry in (fallbacks | ruling).items():
             cells.update(entry.cells(op))
         return LEDGER.write(cells)
 
@@ -237,3 +323,11 @@ class Loan:
 
 LOAN = Loan()
 """The one loan of this process."""
+
+if hasattr(os, "register_at_fork"):
+    # A child has only the thread that forked: a lock that another one holds would stay locked.
+    os.register_at_fork(
+        before=LOAN.lock.acquire,
+        after_in_parent=LOAN.lock.release,
+        after_in_child=LOAN.lock.release,
+    )

@@ -31,6 +31,7 @@ class InstalledRule:
         allow_uneven_sharding: see `SingleDimStrategy`.
         fallback: the name of the fallback whose rule this is, or None for an op's own rule.
         max_bytes: bytes that one call may move, or None.
+        allow_empty_pieces: see `SingleDimStrategy`.
     """
 
     rule: Rule
@@ -38,6 +39,7 @@ class InstalledRule:
     allow_uneven_sharding: bool = False
     fallback: str | None = None
     max_bytes: int | None = None
+    allow_empty_pieces: bool = True
 
     def __call__(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -54,7 +56,7 @@ class InstalledRule:
         """
         try:
             returned = self.rule(op, args, dict(kwargs))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._wrong(op, f"it raised {type(error).__name__}: {error}") from error
         if not isinstance(returned, Sequence) or isinstance(returned, str):
             raise self._wrong(op, f"it returned a {type(returned).__name__}, not a list of rows")
@@ -100,6 +102,11 @@ class TorchRule:
     def fallback(self) -> None:
         """torch's rules are no fallbacks."""
         return None
+
+    @property
+    def allow_empty_pieces(self) -> bool:
+        """torch's rules say nothing of ranks that hold nothing."""
+        return True
 
     def rows(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.distributed_c10d import _get_default_store
 
 from dtensor_registry.errors import InstallError
@@ -44,18 +46,18 @@ def meeting_of(group: Any = None) -> Meeting | None:
             "cannot compare ranks: there is no process group.\n"
             "  Call torch.distributed.init_process_group() first."
         )
-    return meeting_among(dist.get_process_group_ranks(group), dist.get_backend(group))
+    return _meeting(dist.get_process_group_ranks(group), dist.get_backend(group))
 
 
-def meeting_among(ranks: list[int], backend: str | None = None) -> Meeting | None:
-    """Find the store that some ranks share; as `meeting_of`.
+def meeting_on(mesh: DeviceMesh) -> Meeting | None:
+    """Find the store that the ranks of a mesh share; as `meeting_of`."""
+    with unset_fake_temporarily():  # the mesh may be used first while torch.compile traces
+        ranks = mesh.mesh.flatten().tolist()
+    return _meeting(ranks, dist.get_backend())
 
-    Args:
-        ranks: global ranks.
-        backend: of their group; None: as the default group's.
-    """
+
+def _meeting(ranks: list[int], backend: str) -> Meeting | None:
     rank = dist.get_rank()
-    pretended = (backend or dist.get_backend()) == "fake"
-    if pretended or len(ranks) < 2 or rank not in ranks:
+    if backend == "fake" or len(ranks) < 2 or rank not in ranks:
         return None
     return Meeting(_get_default_store(), rank, tuple(sorted(ranks)))

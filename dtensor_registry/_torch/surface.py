@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from packaging.version import Version
 
 from dtensor_registry.errors import UnsupportedTorchError
+
+TESTED = ("2.13.0", "2.14.1")
+"""The oldest and the newest torch that the suite has run on; see docs/versions.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +25,34 @@ class PrivateName:
         module: where it is imported from.
         path: attribute path inside the module.
         parameters: names that its signature must start with; None: it need only be there.
+        since: the first torch that has it so, of those that the suite has run on.
+        until: the first that has not; None: the last one has it.
     """
 
     module: str
     path: str
     parameters: tuple[str, ...] | None = None
+    since: str = TESTED[0]
+    until: str | None = None
 
     def __str__(self) -> str:
         return f"{self.module}.{self.path}"
 
+    def belongs_to(self, version: str) -> bool:
+        """Say whether a torch is to have this name; one that is newer than all tested is.
+
+        >>> PrivateName("torch._C", "fork", since="2.14").belongs_to("2.13.0+cpu")
+        False
+        """
+        release = Version(version).release
+        return Version(self.since).release <= release and (
+            self.until is None or release < Version(self.until).release
+        )
+
     def problem(self) -> str | None:
         """Say what is wrong with this name in the running torch, or None."""
+        if not self.belongs_to(torch.__version__):
+            return None
         try:
             value: Any = importlib.import_module(self.module)
             for part in self.path.split("."):
@@ -54,11 +75,14 @@ SURFACE = (
     PrivateName("torch._subclasses.fake_tensor", "UnsupportedOperatorException"),
     PrivateName("torch._subclasses.fake_tensor", "unset_fake_temporarily"),
     PrivateName("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing"),
+    PrivateName("torch._C", "_dispatch_get_all_op_names"),
     PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
     PrivateName("torch._ops", "OpOverload"),
     PrivateName("torch.utils._python_dispatch", "TorchDispatchMode"),
     PrivateName("torch.utils._pytree", "tree_leaves", ("tree", "is_leaf")),
     PrivateName("torch.utils._pytree", "tree_map", ("func", "tree")),
+    PrivateName("torch.compiler.config", "_config"),
+    PrivateName("torch.distributed.distributed_c10d", "_get_default_store", ()),
     PrivateName(f"{_TENSOR}._op_schema", "OpInfo"),
     PrivateName(f"{_TENSOR}._op_schema", "StrategyType"),
     PrivateName(f"{_TENSOR}", "DTensor._op_dispatcher"),

@@ -49,13 +49,14 @@ class Ledger:
     """Book of the loan: for each cell that we wrote, torch's value and ours."""
 
     def __init__(self) -> None:
-        self._originals: dict[Cell, Any] = {}
-        self._written: dict[Cell, Any] = {}
+        # torch's values and ours; one attribute, so that they change together.
+        self._book: tuple[dict[Cell, Any], dict[Cell, Any]] = ({}, {})
 
     def original(self, table: str, op: OpOverload) -> Any:
         """What torch has in a cell, whatever we wrote over it; None if nothing."""
         cell = (table, op)
-        value = self._originals[cell] if cell in self._originals else _read(cell)
+        originals, _ = self._book
+        value = originals[cell] if cell in originals else read(cell)
         return None if value is ABSENT else value
 
     def write(self, wanted: Mapping[Cell, Any]) -> list[str]:
@@ -71,11 +72,12 @@ class Ledger:
             others wrote is never touched.
         """
         undo: list[tuple[Cell, Any]] = []
-        originals, written = dict(self._originals), dict(self._written)
+        before = self._book
+        originals, written = dict(before[0]), dict(before[1])
         foreign: list[str] = []
         try:
             for cell in dict.fromkeys((*written, *wanted)):
-                current = _read(cell)
+                current = read(cell)
                 if cell in written and current is not written[cell]:
                     if cell not in wanted:
                         foreign.append(f"{cell[1]} in {cell[0]}")
@@ -86,33 +88,36 @@ class Ledger:
                 value = wanted.get(cell, originals[cell])
                 if value is not current:
                     undo.append((cell, current))
-                    _store(cell, value)
+                    store(cell, value)
                 if cell in wanted:
                     written[cell] = value
                 else:
                     del originals[cell]
                     written.pop(cell, None)
+            self._book = originals, written
         except BaseException:
             for cell, value in reversed(undo):
-                _store(cell, value)
+                store(cell, value)
+            self._book = before
             raise
-        self._originals, self._written = originals, written
         return foreign
 
     def __len__(self) -> int:
-        return len(self._written)
+        return len(self._book[1])
 
 
 def _table(name: str) -> Any:
     return getattr(dispatcher() if name == HANDLERS else propagator(), name)
 
 
-def _read(cell: Cell) -> Any:
+def read(cell: Cell) -> Any:
+    """What a cell holds now; ABSENT if nothing."""
     table, op = cell
     return _table(table).get(op, ABSENT)
 
 
-def _store(cell: Cell, value: Any) -> None:
+def store(cell: Cell, value: Any) -> None:
+    """Put a value into a cell, or take the cell out; by the loan alone, which keeps the book."""
     table, op = cell
     entries = _table(table)
     if value is ABSENT:

@@ -24,6 +24,7 @@ class Command:
         example: a command line that is worth trying.
         configure: adds the command's arguments to its parser; `--json` is there already.
         run: does the work and returns the exit code; a `RegistryError` is left to the program.
+        takes_rest: whether what follows `--` is for the command, as `arguments.rest`.
     """
 
     name: str
@@ -32,3 +33,4 @@ class Command:
     example: str
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    takes_rest: bool = False

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 import importlib_metadata
 
+from dtensor_registry.cli.audit import AUDIT
 from dtensor_registry.cli.command import PROBLEM, USAGE, Command
+from dtensor_registry.cli.diff import DIFF
+from dtensor_registry.cli.explain import EXPLAIN
+from dtensor_registry.cli.lock import LOCK
 from dtensor_registry.cli.ops import OPS
 from dtensor_registry.cli.plugins import PLUGINS
 from dtensor_registry.cli.screen import print_error
@@ -15,7 +20,7 @@ from dtensor_registry.cli.verify import VERIFY
 from dtensor_registry.errors import RegistryError, SettingsError
 
 NAME = "dtensor-registry"
-COMMANDS: tuple[Command, ...] = (OPS, PLUGINS, VERIFY)
+COMMANDS: tuple[Command, ...] = (AUDIT, DIFF, EXPLAIN, LOCK, OPS, PLUGINS, VERIFY)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: from argparse, after help (0) or a wrong command line (2).
     """
-    arguments = build_parser().parse_args(argv)
+    arguments = parse(sys.argv[1:] if argv is None else argv)
     command: Command = arguments.command
     try:
         return command.run(arguments)
@@ -40,6 +45,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RegistryError as error:
         print_error(error)
         return PROBLEM
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Read a command line; what follows `--` is kept as it is, for commands that pass it on.
+
+    Raises:
+        SystemExit: from argparse, after help (0) or a wrong command line (2).
+
+    >>> parse(["audit", "train.py", "--mesh", "2x4", "--", "--steps", "1"]).rest
+    ['--steps', '1']
+    """
+    words = list(argv)
+    end = words.index("--") if "--" in words else len(words)
+    parser = build_parser()
+    arguments = parser.parse_args(words[:end])
+    arguments.rest = words[end + 1 :]
+    if arguments.rest and not arguments.command.takes_rest:
+        parser.error(f"unrecognized arguments: {' '.join(arguments.rest)}")
+    return arguments
 
 
 def build_parser() -> argparse.ArgumentParser:

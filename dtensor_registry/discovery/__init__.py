@@ -1,6 +1,6 @@
 """From installed distributions to what their plugins contribute."""
 
-from dtensor_registry.discovery.checks import is_disabled_for
+from dtensor_registry.discovery.checks import is_disabled_for, may_override
 from dtensor_registry.discovery.collect import PluginWarning, discover, list_plugins
 from dtensor_registry.discovery.values import (
     LOCAL,
@@ -22,4 +22,5 @@ __all__ = [
     "discover",
     "is_disabled_for",
     "list_plugins",
+    "may_override",
 ]

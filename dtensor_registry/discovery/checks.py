@@ -42,6 +42,14 @@ def admit(plugin: Plugin, settings: Settings) -> Plugin:
     return plugin
 
 
+def may_override(settings: Settings, plugin: str, distribution: str) -> bool:
+    """Say whether a plugin may replace rules of torch's own."""
+    named = settings.may_override
+    return named is None or any(
+        name == plugin or same_distribution(name, distribution) for name in named
+    )
+
+
 def check_required(settings: Settings, plugins: Iterable[Plugin]) -> None:
     """Hold `required` against the active plugins.
 
@@ -100,6 +108,7 @@ def unknown_names(
     lists: dict[str, tuple[Iterable[str], set[str]]] = {
         "disabled": (settings.disabled, names | distributions | {p.module for p in plugins}),
         "allowed": (settings.allowed or (), distributions),
+        "may_override": (settings.may_override or (), names | distributions),
     }
     if "order" in settings.model_fields_set:
         lists["order"] = settings.order, names

@@ -1,10 +1,12 @@
 """Put strategies in force in this process, and take them out again exactly."""
 
-from dtensor_registry._torch.audit import Audit, AuditRow, audit
+from dtensor_registry._torch.audit import Audit, audit
+from dtensor_registry._torch.auditing.rows import AuditRow
 from dtensor_registry._torch.derive import Derivation, derive
 from dtensor_registry._torch.fallback import FallbackWarning
 from dtensor_registry._torch.replicate import replicate_op_strategy
 from dtensor_registry.installation.context import OpStrategyPack, implicit_strategy_context
+from dtensor_registry.installation.explaining import explain
 from dtensor_registry.installation.local import Registration, register_single_dim_strategy
 from dtensor_registry.installation.plugins import Installation, install
 
@@ -18,6 +20,7 @@ __all__ = [
     "Registration",
     "audit",
     "derive",
+    "explain",
     "implicit_strategy_context",
     "install",
     "register_single_dim_strategy",

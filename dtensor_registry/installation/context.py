@@ -12,8 +12,10 @@ from dtensor_registry._torch.entries import full_mesh_entry
 from dtensor_registry._torch.fallback import FallbackPolicy
 from dtensor_registry._torch.loan import LOAN, Layer
 from dtensor_registry._torch.replicate import replicate_op_strategy
+from dtensor_registry._torch.trespass import watch
 from dtensor_registry.discovery import discover
 from dtensor_registry.errors import InvalidContributionError
+from dtensor_registry.installation.fingerprint import of_fallbacks, of_rules
 from dtensor_registry.resolution import resolve
 from dtensor_registry.rules.strategy import op_name
 from dtensor_registry.settings import read_settings
@@ -51,12 +53,15 @@ def implicit_strategy_context(packs: Sequence[OpStrategyPack] | None = None) -> 
     if packs is None:
         layer.missing = policy = _every_fallback()
         layer.before_decomposition = policy.settings.fallback.before_decomposition
+        layer.parts = of_fallbacks(policy.settings, policy.fallbacks).parts
     else:
         layer.entries = {
             op: full_mesh_entry(op, pack.strategy_function, pack.schema_info)
             for pack in packs
             for op in _ops(pack.op)
         }
+        told = {str(op): (entry.rule, entry.schema_info) for op, entry in layer.entries.items()}
+        layer.parts = of_rules(told, "a context of this process").parts
     LOAN.add(layer)
     try:
         yield
@@ -69,7 +74,9 @@ def _every_fallback() -> FallbackPolicy:
     if settings.fallback.mode == "off":
         chosen = settings.fallback.model_copy(update={"mode": "warn"})
         settings = settings.model_copy(update={"fallback": chosen})
-    fallbacks = resolve(discover(settings), settings, TorchCatalog()).fallbacks
+    with LOAN.lock:  # what another thread installs meanwhile is no plugin's doing
+        discovery = discover(settings, watch)
+    fallbacks = resolve(discovery, settings, TorchCatalog()).fallbacks
     return FallbackPolicy(fallbacks, settings)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from dtensor_registry._torch.loan import LOAN, Layer
 from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import LOCAL, Contribution, Discovery, Origin
+from dtensor_registry.installation.fingerprint import of_rules, traits
 from dtensor_registry.rules import Rule, SingleDimStrategy
 from dtensor_registry.rules.strategy import rule_source
 from dtensor_registry.settings import read_settings
@@ -22,7 +23,14 @@ class Registration:
         origin = Origin(LOCAL, "this process", "", rule_source(strategy))
         claims = [Contribution(name, strategy, origin) for name in strategy.names]
         winners = Winners(Discovery((), (), ()), read_settings(), claims)
-        self._layer = Layer(f"a rule for {strategy.op}", 1, winners.entries(), pending=winners.late)
+        told = of_rules(dict.fromkeys(strategy.names, traits(strategy)), "this process")
+        self._layer = Layer(
+            f"a rule for {strategy.op}",
+            height=1,
+            entries=winners.entries(),
+            pending=winners.late,
+            parts=told.parts,
+        )
         LOAN.add(self._layer)
 
     def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

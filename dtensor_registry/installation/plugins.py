@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import warnings
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-import torch
+from torch.distributed.device_mesh import DeviceMesh
 
 from dtensor_registry._torch.fallback import FallbackPolicy
+from dtensor_registry._torch.interrupts import Interrupts
 from dtensor_registry._torch.loan import LOAN, Layer
+from dtensor_registry._torch.store import Meeting, meeting_of, meeting_on
+from dtensor_registry._torch.threads import warn_stale_threads
+from dtensor_registry._torch.trespass import watch
+from dtensor_registry._torch.unknown_ops import unknown_ops
 from dtensor_registry._torch.winners import Winners
-from dtensor_registry.discovery import Discovery, discover
+from dtensor_registry.discovery import Discovery, PluginWarning, discover
+from dtensor_registry.explanation import Explanation
+from dtensor_registry.installation import ranks
+from dtensor_registry.installation.fingerprint import Fingerprint, of_installation
+from dtensor_registry.installation.locking import check_lock
 from dtensor_registry.resolution import Resolution, check_pins_are_used
 from dtensor_registry.settings import Settings, read_settings
 
@@ -24,6 +33,7 @@ class Installation:
         settings: what decided.
         discovery: what plugins contributed.
         resolution: who won each op, and why.
+        decides_by: what the fingerprint is made of.
     """
 
     def __init__(self, settings: Settings, discovery: Discovery) -> None:
@@ -32,6 +42,7 @@ class Installation:
         self.settings = settings
         self.discovery = discovery
         self.resolution: Resolution = winners.resolution
+        self.decides_by = of_installation(settings, discovery, winners.resolution)
         self._layer = Layer(
             "an installation",
             height=0,
@@ -40,7 +51,11 @@ class Installation:
             pending=winners.late,
             missing=FallbackPolicy(self.resolution.fallbacks, settings),
             before_decomposition=settings.fallback.before_decomposition,
+            links=settings.links,
+            parts=self.decides_by.parts,
+            met=self._meet if settings.check_ranks else None,
         )
+        self._met: set[DeviceMesh] = set()
         self._holders = 0
 
     @property
@@ -49,20 +64,48 @@ class Installation:
         return self._layer in LOAN.layers
 
     @property
-    def fingerprint(self) -> str:
-        """Hash of what decides a sharding: torch, settings, and the owner of every op.
+    def place(self) -> int:
+        """Position among what is in force, counted from below."""
+        return LOAN.layers.index(self._layer)
 
-        Two processes with equal fingerprints resolved alike. What rules compute inside is
-        not part of it beyond the version of the distribution that ships them.
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what decides a sharding: torch, host, settings, and each op's owner and rule.
+
+        Two processes with equal fingerprints decide alike. What it is made of is `decides_by`.
         """
-        owners = {
-            op: None
-            if v.winner is None
-            else (v.winner.origin.distribution, v.winner.origin.version)
-            for op, v in self.resolution.verdicts.items()
-        }
-        decided = [torch.__version__, self.settings.model_dump(mode="json"), owners]
-        return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()
+        return self.decides_by.digest
+
+    def check_ranks(self, group: Any = None, timeout: float = ranks.TIMEOUT) -> None:
+        """Make sure that every rank decides alike; call it on every rank of the group.
+
+        Compared is what is in force in the process: this installation, others, and what the
+        process registered by hand. Ranks meet over the store of the process group, so no
+        collective of the program can be mistaken for theirs.
+
+        Args:
+            group: a process group; None: all ranks.
+            timeout: seconds that a rank may be late.
+
+        Raises:
+            InstallError: without a process group.
+            MissingRanksError: naming ranks that did not come in time.
+            RanksDisagreeError: on every rank alike, naming for groups of ranks what differs.
+        """
+        meeting = meeting_of(group)
+        if meeting is not None:
+            self._compare(meeting, timeout)
+
+    def _meet(self, mesh: DeviceMesh) -> None:
+        """Compare the ranks of a mesh once."""
+        if mesh not in self._met:
+            meeting = meeting_on(mesh)
+            if meeting is not None:
+                self._compare(meeting)
+            self._met.add(mesh)
+
+    def _compare(self, meeting: Meeting, timeout: float = ranks.TIMEOUT) -> None:
+        ranks.compare(Fingerprint(LOAN.parts() or self.decides_by.parts), meeting, timeout)
 
     def uninstall(self) -> None:
         """Give torch's tables back exactly as they were, once the last holder lets go.
@@ -78,6 +121,34 @@ class Installation:
                 return
             LOAN.remove(self._layer)
             self._holders = 0
+
+    def explain(
+        self,
+        op: Any,
+        *inputs: Any,
+        mesh: Any = None,
+        most: int | None = 10,
+        why_not: str | Sequence[str] = (),
+        **kwargs: Any,
+    ) -> Explanation:
+        """Say why a call is sharded as it is while this installation is in force.
+
+        Args:
+            op: as for `dtensor_registry.explain`, as are the others.
+            inputs: DTensors, or tensors as text, and other arguments.
+            mesh: for tensors that are no DTensors.
+            most: how many choices to list; None: all.
+            why_not: choices to ask about.
+            kwargs: arguments by name.
+        """
+        from dtensor_registry.installation.explaining import explain_arguments, wanted
+
+        self.hold()
+        try:
+            told = wanted(most, why_not)
+            return explain_arguments(op, inputs, kwargs, mesh, told, self)
+        finally:
+            self.uninstall()
 
     def __enter__(self) -> Installation:
         return self
@@ -101,14 +172,25 @@ class Installation:
             InstallError: inside a dispatch of this thread.
         """
         with LOAN.lock:
-            if not self.active:
+            if self.active:
+                self._holders += 1
+                return
+            try:
                 LOAN.add(self._layer)
-                self._holders = 0  # those who held it before it was taken out do so no more
-            self._holders += 1
+                self._holders = 1  # those who held it before it was taken out do so no more
+            except BaseException:
+                LOAN.remove(self._layer)
+                raise
 
 
 _installations: dict[str, Installation] = {}
 """What this process has installed, by settings: to install the same twice is to hold it twice."""
+
+
+def in_force() -> Installation | None:
+    """Find the uppermost installation of this process, if there is one."""
+    active = [held for held in _installations.values() if held.active]
+    return max(active, key=lambda held: held.place, default=None)
 
 
 def install(settings: Settings | None = None, **overrides: Any) -> Installation:
@@ -129,13 +211,22 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
         RequiredPluginError: if a required distribution is missing.
         UnsupportedTorchError: if this torch lacks private names that the host needs.
         InstallError: inside a dispatch, or for a rule that torch would pass over.
+        LockMismatchError: if the lock file of the settings has something else.
     """
     chosen = settings if settings is not None else read_settings(**overrides)
     key = chosen.model_dump_json()
     with LOAN.lock:
+        if not LOAN.was_used:
+            warn_stale_threads()
         held = _installations.get(key)
         if held is None or not held.active:
-            held = Installation(chosen, discover(chosen))
-        held.hold()
+            held = Installation(chosen, discover(chosen, watch))
+            check_lock(chosen, held.discovery, held.resolution)
+            for note in unknown_ops(held.resolution):
+                warnings.warn(note, PluginWarning, stacklevel=2)
         _installations[key] = held
+        with Interrupts() as interrupts:
+            held.hold()
+            if interrupts.came:
+                held.uninstall()  # the caller gets KeyboardInterrupt, and no handle
         return held

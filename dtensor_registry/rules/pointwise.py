@@ -1,6 +1,6 @@
 """A rule for ops that treat every element alike: `out[i] = f(x[i], y[i], ...)`.
 
-On one mesh dim there are three ways to spread such an op over ranks:
+On one mesh dim there are four ways to spread such an op over ranks:
 
 - cut one dim of the broadcast shape, on every input that has it. Shapes are aligned at
   their ends, and an input in which the dim is missing, or has size 1 while the others' is
@@ -9,13 +9,17 @@ On one mesh dim there are three ways to spread such an op over ranks:
   the same on every rank: `f(a + c, b + d) = f(a, b) + f(c, d)`.
 - `P(avg)` through any part of such a group. With the rest of the group fixed `f` is affine
   in that part, and the mean of affine images is the image of the mean.
+- `P(max)` and `P(min)` through an input in which `f` is monotone while all others are the same
+  on every rank: `f(max(a, b)) = max(f(a), f(b))` if it never falls, and the minimum of both if it
+  never rises. Addends of a maximum lie below it, of a minimum above: where `f` is defined only
+  above some number, only a minimum passes.
 
-Source: NumPy's general broadcasting rules, and the two identities.
+Source: NumPy's general broadcasting rules, and the identities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -29,13 +33,22 @@ Row: TypeAlias = list[Replicate | Partial | ShardingPlaceholder]
 Place: TypeAlias = int | str
 """Where a tensor stands in a call: the index of a positional argument, or a keyword."""
 
+DIRECTIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "up": (("max", "max"), ("min", "min")),
+    "down": (("min", "max"), ("max", "min")),
+    "up above": (("min", "min"),),
+    "down above": (("max", "min"),),
+}
+"""How an op may be monotone: what the output is, and the input. `above`: where it is defined."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
     """The rule of a pointwise op; build it with `pointwise`.
 
     Rows come in this order: one per dim of the broadcast shape, then `P(sum)` for each
-    group, then `P(avg)` for each part of each group, larger parts first.
+    group, then `P(avg)` for each part of each group, larger parts first, then `P(max)` and
+    `P(min)` for each argument in which the op is monotone, then for several together.
 
     - A dim of size 1 is cut like any other if all inputs that have it have size 1.
     - A group passes `P(sum)` only if each of its arguments is a tensor, or the number 0: any
@@ -43,6 +56,7 @@ class Pointwise:
       reaches an op as `add.Tensor` with a number at the second tensor's place.
     - bool tensors pass no partial: a sum of bools is a logical or. Integer tensors pass no
       `P(avg)`: an integer average is rounded.
+    - bool and complex tensors have no maximum, and integers none in an op that wraps around.
     - Tensors given by keyword are operands like the others, but in no group.
     - An in-place op passes only what its first argument carries.
 
@@ -50,6 +64,9 @@ class Pointwise:
         linear: groups of positional arguments in which the op is jointly linear.
         outputs: how many tensors the op returns.
         out: the keyword arguments that the op writes to, placed as the outputs are.
+        monotone: positional arguments in which the op is monotone, and how: see `DIRECTIONS`.
+        jointly: `max`, `min` or both, and the arguments through which they pass at once.
+        wraps: whether the op may overflow on integers, so that their order is lost.
 
     Raises:
         InvalidContributionError: for groups that are no groups of positions, or no output.
@@ -58,6 +75,9 @@ class Pointwise:
     linear: tuple[tuple[int, ...], ...] = ()
     outputs: int = 1
     out: tuple[str, ...] = ("out",)
+    monotone: tuple[tuple[int, str], ...] = ()
+    jointly: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    wraps: bool = False
 
     def __post_init__(self) -> None:
         for group in self.linear:
@@ -69,6 +89,16 @@ class Pointwise:
         if self.outputs < 1:
             raise InvalidContributionError(
                 f"pointwise(outputs={self.outputs}): a pointwise op has at least one output"
+            )
+        for place, direction in self.monotone:
+            if not isinstance(place, int) or place < 0 or direction not in DIRECTIONS:
+                raise InvalidContributionError(
+                    f"pointwise(monotone={{{place!r}: {direction!r}}}): give positions counted"
+                    f" from 0, each with one of {', '.join(map(repr, DIRECTIONS))}"
+                )
+        if not {reduce_op for reduce_op, _ in self.jointly} <= {"max", "min"}:
+            raise InvalidContributionError(
+                f"pointwise(jointly={dict(self.jointly)}): only 'max' and 'min' may pass jointly"
             )
 
     def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Row]:
@@ -89,6 +119,7 @@ class Pointwise:
                 # What an op writes to keeps its placement, which is the output's.
                 if 0 in places or not _is_in_place(op)
             ),
+            *self._ordered(op, args, kwargs, tensors),
         ]
 
     def _cut(self, dim: int, shape: Sequence[Any], tensors: Sequence[tuple[Place, Any]]) -> Row:
@@ -100,19 +131,59 @@ class Pointwise:
             row.append(REPLICATE if whole else ShardingPlaceholder(own))
         return row
 
+    def _ordered(
+        self,
+        op: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: Sequence[tuple[Place, Any]],
+    ) -> Iterator[Row]:
+        """Pass maxima and minima."""
+        if any(_is_complex(value) for value in (*args, *kwargs.values(), *(t for _, t in tensors))):
+            return
+        in_place = _is_in_place(op)
+        for place, direction in self.monotone:
+            if not _carries(args, place, self._has_order):
+                continue
+            for output, entry in DIRECTIONS[direction]:
+                if not in_place or (place == 0 and output == entry):
+                    yield self._pass(output, (place,), tensors, entry)
+        for reduce_op, places in self.jointly:
+            if all(_carries(args, place, self._has_order) for place in places):
+                yield self._pass(reduce_op, places, tensors)
+
+    def _has_order(self, dtype: Any) -> bool:
+        return bool(
+            getattr(dtype, "is_floating_point", True)
+            or not (self.wraps or str(dtype) == "torch.bool")
+        )
+
     def _pass(
-        self, reduce_op: str, places: Sequence[int], tensors: Sequence[tuple[Place, Any]]
+        self,
+        reduce_op: str,
+        places: Sequence[int],
+        tensors: Sequence[tuple[Place, Any]],
+        input_op: str = "",
     ) -> Row:
-        partial = Partial(reduce_op)
+        partial, entry = Partial(reduce_op), Partial(input_op or reduce_op)
         row: Row = [partial] * self.outputs
         for place, _ in tensors:
-            row.append(partial if place in places or place in self.out else REPLICATE)
+            if place in self.out:
+                row.append(partial)
+            else:
+                row.append(entry if place in places else REPLICATE)
         return row
 
     def __str__(self) -> str:
         said = []
         if self.linear:
             said.append(f"linear=[{', '.join(map(str, self.linear))}]")
+        if self.monotone:
+            said.append(f"monotone={dict(self.monotone)}")
+        if self.jointly:
+            said.append(f"jointly={dict(self.jointly)}")
+        if self.wraps:
+            said.append("wraps=True")
         if self.outputs != 1:
             said.append(f"outputs={self.outputs}")
         if self.out != ("out",):
@@ -121,15 +192,27 @@ class Pointwise:
 
 
 def pointwise(
-    *, linear: Iterable[Iterable[int]] = (), outputs: int = 1, out: Iterable[str] = ("out",)
+    *,
+    linear: Iterable[Iterable[int]] = (),
+    monotone: Mapping[int, str] | None = None,
+    jointly: Mapping[str, Iterable[int]] | None = None,
+    wraps: bool = False,
+    outputs: int = 1,
+    out: Iterable[str] = ("out",),
 ) -> Pointwise:
-    """Shard any dim of the broadcast shape; pass partials where the op is linear.
+    """Shard any dim of the broadcast shape; pass partials where the op is linear or monotone.
 
     Args:
         linear: groups of positional arguments, each group a tuple of their positions, in
             which the op is jointly linear while all others are fixed: add has `[(0, 1)]`,
             mul, linear on either side but not on both at once, `[(0,), (1,)]`, div `[(0,)]`,
             where `[(1, 2)]`. Non-tensor arguments count as positions too.
+        monotone: positional arguments in which the op is monotone while all others are fixed, and
+            how: exp has `{0: "up"}`, neg `{0: "down"}`, sqrt, which takes only what lies above 0,
+            `{0: "up above"}`. What is not a number must stay none.
+        jointly: arguments through which maxima, or minima, pass at once, as the elements of the
+            maximum of two tensors do: `{"max": (0, 1)}`.
+        wraps: say True if integers may overflow, so that order is lost: 127 + 1 in 8 bits.
         outputs: how many tensors the op returns, all of the broadcast shape.
         out: the keyword arguments that the op writes to, if it does not call them `out`.
 
@@ -148,7 +231,9 @@ def pointwise(
         raise InvalidContributionError(
             f"pointwise(linear={linear!r}): give a list of groups of positions, e.g. [(0, 1)]"
         ) from problem
-    return Pointwise(groups, outputs, tuple(out))
+    ordered = tuple(sorted((monotone or {}).items()))
+    together = tuple((kind, tuple(places)) for kind, places in sorted((jointly or {}).items()))
+    return Pointwise(groups, outputs, tuple(out), ordered, together, wraps)
 
 
 def _sums(
@@ -183,6 +268,13 @@ def _can_sum(dtype: Any) -> bool:
 def _can_average(dtype: Any) -> bool:
     # A dtype that does not tell its kind is taken for a floating one.
     return bool(getattr(dtype, "is_floating_point", True) or getattr(dtype, "is_complex", True))
+
+
+def _is_complex(value: Any) -> bool:
+    """Say whether a tensor or a number is complex, and so has no order."""
+    return isinstance(value, complex) or bool(
+        getattr(getattr(value, "dtype", None), "is_complex", False)
+    )
 
 
 def _is_in_place(op: Any) -> bool:

@@ -69,6 +69,8 @@ class SingleDimStrategy:
             as it is, instead of refusing the row. Same meaning as in torch.
         allow_unbacked_sharding: what to assume of a size that is not known yet. Same meaning
             as in torch.
+        allow_empty_pieces: cut a tensor also so that some ranks hold nothing of it (4 elements on
+            3 ranks: 2, 2 and 0). Say False for an op whose kernel fails on an empty piece.
         variants: give the rule to the other forms of each op as well: in place, with `out=`, and
             over lists (`_foreach_`). They are found by their schemas. A rule that names such a
             form itself goes before.
@@ -87,6 +89,7 @@ class SingleDimStrategy:
     schema_info: Any = field(default=None, kw_only=True)
     allow_uneven_sharding: bool = field(default=False, kw_only=True)
     allow_unbacked_sharding: bool | None = field(default=None, kw_only=True)
+    allow_empty_pieces: bool = field(default=True, kw_only=True)
     variants: bool = field(default=False, kw_only=True)
     samples: Callable[[], Iterable[Any]] | None = field(default=None, kw_only=True)
     names: tuple[str, ...] = field(init=False, compare=False)

@@ -35,17 +35,24 @@ from dtensor_registry.verification.layout import (
 from dtensor_registry.verification.pieces import chunk, is_inexact
 from dtensor_registry.verification.rebuild import rebuild_difference
 from dtensor_registry.verification.static import show_row
-from dtensor_registry.verification.truth import Verdict, said
+from dtensor_registry.verification.truth import HOLDS_NOTHING, Verdict, said
 from dtensor_registry.verification.wholerun import WholeRun, fill, outputs_of
 
 _KINDS = ("sum", "avg", "max", "min")
 
 
-def judge_backward(whole: WholeRun, row: Sequence[Any], ranks: int, *, seed: int = 0) -> Verdict:
+def judge_backward(
+    whole: WholeRun,
+    row: Sequence[Any],
+    ranks: int,
+    *,
+    seed: int = 0,
+    allow_empty: bool | None = False,
+) -> Verdict:
     """Say whether a row gives right gradients, on a 1-D mesh.
 
     `not applicable` if the op has no gradient here, writes to its arguments, or the row has a
-    placement without a gradient.
+    placement without a gradient. With None for `allow_empty` no rank may hold nothing.
 
     >>> from dtensor_registry.verification.wholerun import run_whole
     >>> x = torch.tensor([[1.0, 2.0], [3.0, -4.0]])
@@ -75,6 +82,8 @@ def judge_backward(whole: WholeRun, row: Sequence[Any], ranks: int, *, seed: int
         ]
     except NotImplementedError as error:  # a partial of a kind that the dtype cannot have
         return Verdict("not applicable", shown, (ranks,), str(error))
+    if allow_empty is None and any(lacks_data(whole, pieces, rank) for rank in range(ranks)):
+        return Verdict("not applicable", shown, (ranks,), HOLDS_NOTHING)
     found = []
     for rank in range(ranks):
         local = [piece[rank] for piece in pieces]

@@ -37,6 +37,12 @@ _MOST_MISSING = 5
 _LEAST_SAVING = 0.5
 """Microseconds; a row saves nothing if its inputs can be had for nothing (R as P(avg))."""
 
+SEARCHING = "the search for rows that the rule does not offer"
+"""What a check says that it is about meanwhile."""
+
+ON_WHOLE = "the op itself, on whole tensors"
+"""Likewise, while no row is tried."""
+
 
 def check(
     op: Callable[..., Any],
@@ -46,9 +52,11 @@ def check(
     owner: str = "",
     schema_info: Any = None,
     allow_uneven_sharding: bool = False,
+    allow_empty_pieces: bool = True,
     budget: int = 500,
     seed: int = 0,
     by_pieces: bool = True,
+    sizes: bool = True,
     note: Note = silent,
 ) -> Report:
     """Check a rule against ground truth, call by call.
@@ -65,11 +73,13 @@ def check(
         owner: who wrote it, for the report; left out, where the function stands.
         schema_info: the author's, if they narrow the cache key.
         allow_uneven_sharding: whether a dim may be cut into more pieces than it has elements.
+        allow_empty_pieces: whether a rank may hold nothing of an input.
         budget: how many ways of handing out the inputs of one call the search for missing
             rows may try; 0 leaves it out.
         seed: of all drawn numbers.
         by_pieces: False leaves out all that runs the op in pieces, for an op of which DTensor
             rewrites the arguments (`view`), so that the pieces' calls are not this call.
+        sizes: whether samples are tried in other sizes as well.
         note: is told what is about to be tried.
 
     Raises:
@@ -82,14 +92,17 @@ def check(
     'P(sum) <- P(sum), P(sum)'
     """
     tally = Tally(note=note)
+    allow_empty = allow_uneven_sharding if allow_empty_pieces else None
     answers: list[Answer] = []
     for sample in map(sample_of, samples):
-        accepted = _judge_call(op, sample, rule, tally, seed, allow_uneven_sharding, by_pieces)
+        accepted = _judge_call(
+            op, sample, rule, tally, seed, allow_empty, by_pieces, sizes
+        )
         answers += [answer for _, answer in accepted.values()]
         anchor = accepted.get("drawn") or accepted.get("given")
         if anchor is None or not by_pieces:
             continue
-        _judge_gradients(*anchor, tally, seed)
+        _judge_gradients(*anchor, tally, seed, allow_empty)
         others = [accepted[r][0] for r in ("negated", "truth", "larger", "given") if r in accepted]
         _search(*anchor, others, tally, budget)
     for finding in changed_mind(rule, op, answers):
@@ -115,14 +128,16 @@ def _judge_call(
     rule: Rule,
     tally: Tally,
     seed: int,
-    allow_empty: bool,
+    allow_empty: bool | None,
     by_pieces: bool,
+    sizes: bool,
 ) -> dict[Role, tuple[WholeRun, Answer]]:
     """Judge a sample and its variants; return the first of each role that the op takes."""
     accepted: dict[Role, tuple[WholeRun, Answer]] = {}
 
     def judge_each(calls: Iterable[Sample]) -> None:
         for variant in calls:
+            tally.note(f"{ON_WHOLE}: {variant}  ({variant.origin})")
             try:
                 whole = run_whole(op, variant.args, variant.kwargs)
             except Exception as error:
@@ -143,7 +158,7 @@ def _judge_call(
                 _read_answer(whole, answer, tally)
             accepted.setdefault(variant.role, (whole, answer))
 
-    judge_each(variants(sample, seed=seed))
+    judge_each(variants(sample, seed=seed, sizes=sizes))
     offered = {shown for _, answer in accepted.values() for shown in answer.shown}
     if by_pieces and not all(map(tally.is_proven, offered)):
         judge_each(telling(sample, seed=seed))
@@ -158,13 +173,16 @@ def _read_answer(whole: WholeRun, answer: Answer, tally: Tally) -> None:
             tally.add(Finding("malformed", fault, shown, str(answer.sample)))
 
 
-def _judge_gradients(whole: WholeRun, answer: Answer, tally: Tally, seed: int) -> None:
+def _judge_gradients(
+    whole: WholeRun, answer: Answer, tally: Tally, seed: int, allow_empty: bool | None
+) -> None:
     proven = set(tally.sound())
     for row, shown in zip(answer.rows, answer.shown, strict=True):
         if shown not in proven:
             continue
         for ranks in (2, 3):
-            verdict = judge_backward(whole, row, ranks, seed=seed)
+            tally.note(f"the gradients of {shown} on {ranks} ranks: {answer.sample}")
+            verdict = judge_backward(whole, row, ranks, seed=seed, allow_empty=allow_empty)
             tally.combinations += verdict.outcome != "not applicable"
             if verdict.is_wrong and not verdict.on_empty:
                 told = f"on {ranks} ranks: {verdict.evidence}"
@@ -180,6 +198,7 @@ def _search(
         for row, shown in zip(answer.rows, answer.shown, strict=True)
         if not tally.is_wrong(shown)
     ]
+    tally.note(f"{SEARCHING}: {answer.sample}")
     found, tried = missing_rows(whole, standing, others, budget)
     tally.combinations += tried
     useful = [missing for missing in found if missing.saves >= _LEAST_SAVING]

@@ -30,7 +30,7 @@ def judge_answer(
     tally: Tally,
     *,
     seed: int = 0,
-    allow_empty: bool = False,
+    allow_empty: bool | None = False,
 ) -> None:
     """Judge the rows of one answer on 1-D meshes, then in pairs on a (2, 2) mesh.
 
@@ -46,7 +46,7 @@ def judge_answer(
             verdict = judge(whole, [row], mesh, seed=seed, allow_empty=allow_empty)
             tally.count(verdict, shown, asked)
             if verdict.is_wrong:
-                again = program(op, sample, [row], mesh, seed, allow_empty=allow_empty)
+                again = program(op, sample, [row], mesh, seed, allow_empty=bool(allow_empty))
                 tally.add(finding_of(verdict, shown, asked, again))
     if sample.role not in _SQUARE_ROLES:
         return
@@ -55,7 +55,7 @@ def judge_answer(
         verdict = judge(whole, rows, _SQUARE, seed=seed, allow_empty=allow_empty)
         tally.combinations += 1
         if verdict.is_wrong:
-            again = program(op, sample, rows, _SQUARE, seed, allow_empty=allow_empty)
+            again = program(op, sample, rows, _SQUARE, seed, allow_empty=bool(allow_empty))
             tally.add(finding_of(verdict, " and ".join(verdict.rows), asked, again))
 
 

@@ -67,7 +67,8 @@ def test_wrong_command_line_exits_with_2(
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_wrong_setting_exits_with_2_and_no_traceback(command: Command, call: Any) -> None:
-    shown = call(command.name, "--json", settings={"DTENSOR_REGISTRY_ORDRE": "[]"})
+    _, name, *arguments = shlex.split(command.example)  # some commands need arguments
+    shown = call(name, "--json", *arguments, settings={"DTENSOR_REGISTRY_ORDRE": "[]"})
     assert (shown.code, shown.out) == (2, "")
     assert shown.err == (
         "error: environment variable DTENSOR_REGISTRY_ORDRE is no setting;"

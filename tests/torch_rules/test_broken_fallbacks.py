@@ -86,7 +86,8 @@ def test_rows_that_raise_are_the_plugins_failure_by_name(fake_distribution: Any,
     module = fake_distribution("acme-fallback", source(rows="raise KeyError('x')"))
     with falling_back(), pytest.raises(RuntimeError) as caught:
         f(x)
-    assert isinstance(caught.value.__cause__, RuleError)
+    # torch 2.13 wraps what a decision raises, 2.14 does not.
+    assert isinstance(caught.value, RuleError) or isinstance(caught.value.__cause__, RuleError)
     assert f"acme-fallback 1.0 (entry point 'acme', {module}.py:3)" in str(caught.value)
 
 

@@ -146,7 +146,8 @@ def test_torchs_rule_answers_where_the_settings_put_it_first(
 def test_a_rule_for_an_op_that_torch_keeps_in_its_full_mesh_table_answers_too(mesh: Any) -> None:
     x = on(mesh, S0, R)
     op = torch.ops.aten.topk.default
-    assert op not in propagator().op_single_dim_strategy_funcs
+    if op in propagator().op_single_dim_strategy_funcs:
+        pytest.skip("this torch keeps it in its single-dim table")
     assert torch.topk(x, 2)[0].placements == (S0, R)
     with dr.register_single_dim_strategy(op)(gather):
         assert torch.topk(x, 2)[0].placements == (R, R)

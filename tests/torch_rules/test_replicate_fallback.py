@@ -188,7 +188,8 @@ def test_what_gathering_cannot_run_right_is_refused(
     assert str(caught.value) == (
         f"Operator {name} does not have a sharding strategy registered.\n"
         f"  fallback 'replicate' refused: {reason}\n"
-        f"  Write a rule: SingleDimStrategy('{name}', rule); see docs/write-a-plugin.md"
+        f"  Write a rule: SingleDimStrategy('{name}', rule); see docs/write-a-plugin.md\n"
+        f"  See why:  dtensor-registry explain {name}"
     )
 
 

@@ -203,7 +203,9 @@ def test_inputs_that_no_row_fits_are_told_with_the_reasons(local_mesh: Any) -> N
         "    () <- (S(1)), (S(1)): input 0 is 'x', which the op writes to, and must stay (S(0)),"
         " not become (S(1))\n"
         "  Use the out-of-place form:  trunk_wrong.scale.default\n"
-        "  Redistribute an input first, or leave the op to others:  undo() the registration"
+        "  Redistribute an input first, or leave the op to others:  undo() the registration\n"
+        "  See why:  dtensor-registry explain trunk_wrong.scale_.default 'f32[8,4]@S(0)'"
+        " 'f32[8,4]@R' --mesh 4"
     )
 
 

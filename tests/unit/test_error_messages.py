@@ -6,10 +6,12 @@ from dtensor_registry.errors import (
     BrokenPluginsError,
     ConflictingStrategiesError,
     FallbackRefusedError,
+    MissingRanksError,
     NoStrategyError,
     NoValidRowError,
     OverwrittenEntryError,
     PluginError,
+    RanksDisagreeError,
     RuleError,
     UnsupportedTorchError,
 )
@@ -70,7 +72,8 @@ def test_no_valid_row() -> None:
         "    one reason\n"
         "    another\n"
         "  Redistribute an input first, or leave the op to others:"
-        "  DTENSOR_REGISTRY_DISABLED='[\"acme:acme.f_.default\"]'"
+        "  DTENSOR_REGISTRY_DISABLED='[\"acme:acme.f_.default\"]'\n"
+        "  See why:  dtensor-registry explain acme.f_.default"
     )
     assert error.reasons == ("one reason", "another")
 
@@ -99,7 +102,8 @@ def test_a_refused_fallback_begins_as_torchs_own_error_and_is_one() -> None:
     assert str(error) == (
         "Operator acme.f.default does not have a sharding strategy registered.\n"
         "  fallback 'replicate' refused: it is random\n"
-        "  Write a rule: SingleDimStrategy('acme.f.default', rule); see docs/write-a-plugin.md"
+        "  Write a rule: SingleDimStrategy('acme.f.default', rule); see docs/write-a-plugin.md\n"
+        "  See why:  dtensor-registry explain acme.f.default"
     )
     assert isinstance(error, NotImplementedError)
 
@@ -110,7 +114,8 @@ def test_no_strategy_begins_as_torchs_own_error_and_is_one() -> None:
         "Operator acme.f.default does not have a sharding strategy registered.\n"
         "  inputs x: (8, 4)@(S(0)) on mesh (4,)\n"
         "  Write a rule:  SingleDimStrategy('acme.f.default', rule), see docs/write-a-plugin.md\n"
-        "  or run it on whole tensors:  DTENSOR_REGISTRY_FALLBACK__MODE=warn"
+        "  or run it on whole tensors:  DTENSOR_REGISTRY_FALLBACK__MODE=warn\n"
+        "  See why:  dtensor-registry explain acme.f.default"
     )
     assert isinstance(error, NotImplementedError)
 
@@ -129,4 +134,25 @@ def test_an_unsupported_torch() -> None:
         "torch 9.9 is not one that dtensor_registry can work with:\n"
         "  torch._C.x is missing\n"
         "Nothing was installed. Use a torch in the tested range (see README), or report this."
+    )
+
+
+def test_ranks_that_do_not_decide_alike() -> None:
+    error = RanksDisagreeError(2, ["torch\n    rank 0: 2.13.0\n    rank 1: 2.14.1"])
+    assert str(error) == (
+        "2 ranks do not decide alike; they would wait for each other for ever, or compute"
+        " different values.\n"
+        "  torch\n"
+        "      rank 0: 2.13.0\n"
+        "      rank 1: 2.14.1\n"
+        "  Give every rank the same distributions and settings; what a rank has:"
+        "  dtensor-registry plugins --load"
+    )
+
+
+def test_ranks_that_did_not_come() -> None:
+    assert str(MissingRanksError("ranks 1, 3-4", 60.0)) == (
+        "ranks 1, 3-4 did not come within 60 s to compare rules.\n"
+        "  Every rank of the group must call check_ranks(), equally often; see the log of the"
+        " missing ones for why they did not: a plugin may have failed there."
     )

@@ -22,6 +22,7 @@ PUBLIC = [
     "count_outputs",
     "derive",
     "einsum",
+    "explain",
     "frozen",
     "hookimpl",
     "implicit_strategy_context",

@@ -31,6 +31,7 @@ def test_without_any_source_the_defaults_hold() -> None:
         "pins": {},
         "disabled": (),
         "allowed": None,
+        "may_override": None,
         "required": (),
         "on_conflict": "error",
         "on_plugin_error": "error",
@@ -44,6 +45,9 @@ def test_without_any_source_the_defaults_hold() -> None:
             "max_bytes": None,
         },
         "torch_rules": True,
+        "links": {},
+        "check_ranks": False,
+        "lock": None,
     }
 
 

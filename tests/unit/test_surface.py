@@ -10,7 +10,7 @@ import pytest
 
 import dtensor_registry
 from dtensor_registry._torch import surface
-from dtensor_registry._torch.surface import SURFACE, PrivateName, check_surface
+from dtensor_registry._torch.surface import SURFACE, TESTED, PrivateName, check_surface
 from dtensor_registry.errors import UnsupportedTorchError
 
 FILES = sorted((Path(dtensor_registry.__file__).parent / "_torch").glob("*.py"))
@@ -53,3 +53,16 @@ def test_a_torch_without_a_name_is_refused_naming_it(monkeypatch: pytest.MonkeyP
         "torch.distributed.tensor._op_schema.OpStrategy takes (strategies), expected (plans, ...)",
     )
     assert "Nothing was installed" in str(caught.value)
+
+
+def test_a_name_of_other_versions_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = PrivateName("torch._C", "no_such_name", until="2.13")
+    to_come = PrivateName("torch._C", "no_such_name", since="99")
+    monkeypatch.setattr(surface, "SURFACE", (*SURFACE, gone, to_come))
+    check_surface()
+
+
+def test_a_torch_that_is_newer_than_all_tested_must_have_what_the_last_one_has() -> None:
+    assert PrivateName("torch._C", "x").belongs_to("99.0")
+    assert PrivateName("torch._C", "x", since=TESTED[1]).belongs_to(f"{TESTED[1]}+cu130")
+    assert not PrivateName("torch._C", "x", until=TESTED[1]).belongs_to(TESTED[1])

@@ -39,6 +39,7 @@ class Subject:
         entry: what torch's tables hold while the rule is in force; None for torch's own.
         schema_info: what is in torch's cache key; None: everything.
         allow_uneven_sharding: as the author said.
+        allow_empty_pieces: likewise.
         samples: the author's, or None.
         problem: why there is nothing to ask, empty otherwise.
     """
@@ -53,6 +54,7 @@ class Subject:
     allow_uneven_sharding: bool = False
     samples: Callable[[], Iterable[Any]] | None = None
     problem: str = ""
+    allow_empty_pieces: bool = True
 
     @property
     def key(self) -> tuple[str, str]:
@@ -178,6 +180,7 @@ def _of_contribution(name: str, contribution: Contribution, resolution: Resoluti
         strategy.schema_info,
         strategy.allow_uneven_sharding,
         samples,
+        allow_empty_pieces=strategy.allow_empty_pieces,
     )
 
 

@@ -18,6 +18,7 @@ from dtensor_registry._torch.loan import LOAN, Layer
 from dtensor_registry._torch.tables import propagator
 from dtensor_registry.settings import Settings
 from dtensor_registry.verification import Finding, Report, Sample, check
+from dtensor_registry.verification.check import ON_WHOLE, SEARCHING
 from dtensor_registry.verification.isolation import Note, Outcome, run_isolated, silent
 from dtensor_registry.verification.truth import said
 
@@ -38,6 +39,7 @@ class Options:
         draws: drawn placements of the inputs of each of these, on each mesh.
         seed: of all that is drawn.
         seconds: after which the process that checks one rule is stopped.
+        sizes: whether calls are tried in other sizes as well.
     """
 
     samples: int = 6
@@ -46,6 +48,7 @@ class Options:
     draws: int = 2
     seed: int = 0
     seconds: float = 120.0
+    sizes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +132,11 @@ def verify_subject(
         owner=subject.owner,
         schema_info=subject.schema_info,
         allow_uneven_sharding=subject.allow_uneven_sharding,
+        allow_empty_pieces=subject.allow_empty_pieces,
         budget=options.budget,
         seed=options.seed,
         by_pieces=subject.op not in propagator().op_to_shape_and_stride_idx,
+        sizes=options.sizes,
         note=note,
     )
     if options.dispatched:
@@ -196,10 +201,30 @@ def _outcomes(
         deadline=deadline,
     )
     for outcome in outcomes:
+        again = more_careful(outcome)
         if outcome.result is not None:
             yield outcome.result
+        elif again is not None:
+            yield from _outcomes([again], subjects, 1, deadline)
         else:
             yield lost(subjects[outcome.task.key], outcome)
+
+
+def more_careful(outcome: Outcome[Task, Verified]) -> Task | None:
+    """Make a task to try again if what took its process down was no row.
+
+    The search for further rows hands out pieces that nobody says may go together, and a sample
+    in another size may be no call that its author would make. That a kernel does not check for
+    such is no fault of the rule.
+    """
+    options = outcome.task.options
+    if outcome.state != "died":
+        return None
+    if SEARCHING in outcome.told and options.budget:
+        return replace(outcome.task, options=replace(options, budget=0))
+    if ON_WHOLE in outcome.told and options.sizes:
+        return replace(outcome.task, options=replace(options, sizes=False))
+    return None
 
 
 def lost(subject: Subject, outcome: Outcome[Task, Verified]) -> Verified:

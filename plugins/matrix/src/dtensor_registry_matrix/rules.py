@@ -8,6 +8,7 @@ so on. `vdot` conjugates its first operand, which leaves it additive.
 from __future__ import annotations
 
 from dtensor_registry import SchemaInfo, SingleDimStrategy, einsum
+from dtensor_registry_matrix import attention, lent_kernel, products, samples
 from dtensor_registry_matrix.bias import Biased, addmv_rows, linear_rows
 
 # No row depends on alpha or beta. In the cache key, each new value would cost a propagation,
@@ -15,6 +16,40 @@ from dtensor_registry_matrix.bias import Biased, addmv_rows, linear_rows
 _NO_SCALARS = SchemaInfo(static_kwargkey=("out",))
 
 STRATEGIES = (
+    SingleDimStrategy(
+        "aten._int_mm.default",
+        # A partial operand of 8 bits would wrap around where its terms are added up.
+        einsum("mk,kn->mn", linearity=False),
+        samples=samples.int_mm,
+    ),
+    SingleDimStrategy(
+        "aten._scaled_dot_product_flash_attention_for_cpu.default",
+        attention.attention_for_cpu_rows,
+        allow_empty_pieces=False,  # its kernel divides by the number of heads
+        samples=samples.attention,
+    ),
+    SingleDimStrategy(
+        "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+        attention.attention_for_cpu_backward_rows,
+        allow_empty_pieces=False,
+        samples=samples.attention_backward,
+    ),
+    SingleDimStrategy(
+        "aten._scaled_dot_product_fused_attention_overrideable.default",
+        attention.fused_attention_rows,
+        samples=lent_kernel.fused_attention,
+    ),
+    SingleDimStrategy(
+        "aten._scaled_dot_product_fused_attention_overrideable_backward.default",
+        attention.fused_attention_backward_rows,
+        samples=lent_kernel.fused_attention_backward,
+    ),
+    SingleDimStrategy(
+        "aten._scaled_mm.default", products.scaled_mm_rows, samples=samples.scaled_mm
+    ),
+    SingleDimStrategy(
+        "aten._trilinear.default", products.trilinear_rows, samples=samples.trilinear
+    ),
     SingleDimStrategy(
         ["aten.addbmm.default", "aten.addbmm.out", "aten.addbmm_.default"],
         Biased("bmk,bkn->mn"),
@@ -30,6 +65,12 @@ STRATEGIES = (
     SingleDimStrategy(
         ["aten.addmv.default", "aten.addmv.out", "aten.addmv_.default"],
         addmv_rows,
+        schema_info=_NO_SCALARS,
+        allow_unbacked_sharding=True,
+    ),
+    SingleDimStrategy(
+        ["aten.addr.default", "aten.addr.out", "aten.addr_.default"],
+        Biased("m,n->mn"),
         schema_info=_NO_SCALARS,
         allow_unbacked_sharding=True,
     ),
@@ -50,8 +91,18 @@ STRATEGIES = (
         allow_unbacked_sharding=True,
     ),
     SingleDimStrategy(
+        ["aten.ger.default", "aten.ger.out"],
+        einsum("m,n->mn"),
+        allow_unbacked_sharding=True,
+    ),
+    SingleDimStrategy(
         ["aten.linear.default", "aten.linear.out"],
         linear_rows,
+        allow_unbacked_sharding=True,
+    ),
+    SingleDimStrategy(
+        ["aten.matmul.default", "aten.matmul.out"],
+        products.matmul_rows,
         allow_unbacked_sharding=True,
     ),
     SingleDimStrategy(
@@ -62,6 +113,11 @@ STRATEGIES = (
     SingleDimStrategy(
         ["aten.mv.default", "aten.mv.out"],
         einsum("mk,k->m"),
+        allow_unbacked_sharding=True,
+    ),
+    SingleDimStrategy(
+        ["aten.outer.default", "aten.outer.out"],
+        einsum("m,n->mn"),
         allow_unbacked_sharding=True,
     ),
     SingleDimStrategy(

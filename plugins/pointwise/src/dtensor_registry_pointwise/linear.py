@@ -20,14 +20,13 @@ ADDITIVE = Family(
             "aten.add.out",
             "aten.add_.Scalar",
             "aten.add_.Tensor",
-            "aten.rsub.Scalar",
             "aten.sub.Scalar",
             "aten.sub.Tensor",
             "aten.sub.out",
             "aten.sub_.Scalar",
             "aten.sub_.Tensor",
         ],
-        pointwise(linear=[(0, 1)]),
+        pointwise(linear=[(0, 1)], monotone={0: "up"}, wraps=True),
     ),
 )
 
@@ -51,8 +50,19 @@ FILLS = Family(
     claim(
         [
             "aten.masked_fill.Scalar",
+            "aten.masked_fill_.Scalar",
         ],
-        pointwise(linear=[(0, 2)]),
+        pointwise(linear=[(0, 2)], monotone={0: "up"}),
+    ),
+)
+
+FLIPS = Family(
+    "f(x) = y - k * x: f(a + c, b + d) = f(a, b) + f(c, d)",
+    claim(
+        [
+            "aten.rsub.Scalar",
+        ],
+        pointwise(linear=[(0, 1)]),
     ),
 )
 
@@ -60,19 +70,47 @@ GRADIENTS = Family(
     "f(g, x) = g * h(x): f(a + c, x) = f(a, x) + f(c, x)",
     claim(
         [
+            "aten.elu_backward.default",
+            "aten.elu_backward.grad_input",
             "aten.gelu_backward.default",
+            "aten.hardshrink_backward.default",
+            "aten.hardshrink_backward.grad_input",
+            "aten.hardsigmoid_backward.default",
+            "aten.hardsigmoid_backward.grad_input",
+            "aten.hardswish_backward.default",
+            "aten.hardtanh_backward.default",
+            "aten.hardtanh_backward.grad_input",
+            "aten.leaky_relu_backward.default",
+            "aten.leaky_relu_backward.grad_input",
             "aten.logit_backward.default",
             "aten.logit_backward.grad_input",
+            "aten.mish_backward.default",
             "aten.native_dropout_backward.default",
             "aten.sigmoid_backward.default",
             "aten.sigmoid_backward.grad_input",
             "aten.silu_backward.default",
             "aten.silu_backward.grad_input",
+            "aten.softplus_backward.default",
+            "aten.softplus_backward.grad_input",
+            "aten.softshrink_backward.default",
+            "aten.softshrink_backward.grad_input",
             "aten.tanh_backward.default",
             "aten.tanh_backward.grad_input",
             "aten.threshold_backward.default",
         ],
         pointwise(linear=[(0,)], out=["grad_input"]),
+    ),
+)
+
+NEGATIONS = Family(
+    "f(x) = -x: f(a + c) = f(a) + f(c), f(max(a, b)) = min(f(a), f(b))",
+    claim(
+        [
+            "aten.neg.default",
+            "aten.neg.out",
+            "aten.neg_.default",
+        ],
+        pointwise(linear=[(0,)], monotone={0: "down"}, wraps=True),
     ),
 )
 
@@ -84,7 +122,7 @@ OFFSETS = Family(
             "aten.addcdiv.out",
             "aten.addcdiv_.default",
         ],
-        pointwise(linear=[(0, 1)]),
+        pointwise(linear=[(0, 1)], monotone={0: "up"}, wraps=True),
     ),
 )
 
@@ -110,7 +148,7 @@ PRODUCT_SUMS = Family(
             "aten.addcmul.out",
             "aten.addcmul_.default",
         ],
-        pointwise(linear=[(0, 1), (0, 2)]),
+        pointwise(linear=[(0, 1), (0, 2)], monotone={0: "up"}, wraps=True),
     ),
 )
 
@@ -137,8 +175,9 @@ SELECTIONS = Family(
     claim(
         [
             "aten.where.self",
+            "aten.where.self_out",
         ],
-        pointwise(linear=[(1, 2)]),
+        pointwise(linear=[(1, 2)], jointly={"max": (1, 2), "min": (1, 2)}),
     ),
 )
 
@@ -154,15 +193,12 @@ UNARY = Family(
             "aten.deg2rad.default",
             "aten.deg2rad.out",
             "aten.deg2rad_.default",
-            "aten.neg.default",
-            "aten.neg.out",
-            "aten.neg_.default",
             "aten.positive.default",
             "aten.rad2deg.default",
             "aten.rad2deg.out",
             "aten.rad2deg_.default",
             "prims.conj_physical.default",
         ],
-        pointwise(linear=[(0,)]),
+        pointwise(linear=[(0,)], monotone={0: "up"}),
     ),
 )

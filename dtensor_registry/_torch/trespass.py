@@ -1,0 +1,119 @@
+"""What a plugin does to torch by itself while it is loaded: seen, undone, and told.
+
+Rules that a plugin writes to torch's tables at import would have no owner and no way out. What
+torch's own modules register when a plugin is the first to import them is theirs, and stays.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+from dtensor_registry._torch.loan import LOAN
+from dtensor_registry._torch.surface import SURFACE
+from dtensor_registry._torch.tables import (
+    ABSENT,
+    HANDLERS,
+    RULE_TABLES,
+    Cell,
+    dispatcher,
+    propagator,
+    read,
+    store,
+)
+
+_INFO_TABLES = ("op_to_schema_info", "op_to_schema_info_for_single_dim_strategy")
+
+
+def watch() -> Callable[[], str | None]:
+    """Look at torch's tables and methods; what is returned compares, undoes and tells."""
+    layers = LOAN.layers
+    before = dict(_cells())
+    names = list(_names())
+
+    def undo() -> str | None:
+        told: list[str] = []
+        for layer in LOAN.layers:
+            if layer not in layers:
+                LOAN.remove(layer)
+                told.append(f"it put {layer.name} in force by itself")
+        told += _undo_cells(before)
+        told += _undo_names(names)
+        return "; ".join(told) or None
+
+    return undo
+
+
+def _cells() -> Iterator[tuple[Cell, Any]]:
+    for table in (HANDLERS, *RULE_TABLES, *_INFO_TABLES):
+        owner = dispatcher() if table == HANDLERS else propagator()
+        for op, value in getattr(owner, table).items():
+            yield (table, op), value
+
+
+def _undo_cells(before: dict[Cell, Any]) -> list[str]:
+    """Give ops that somebody else than torch has written rules for what they had."""
+    changed = [cell for cell in dict.fromkeys((*before, *dict(_cells()))) if _differs(cell, before)]
+    ops = {op for table, op in changed if table not in _INFO_TABLES and _foreign(read((table, op)))}
+    told = []
+    for cell in changed:
+        table, op = cell
+        if op in ops:
+            store(cell, before.get(cell, ABSENT))
+            if table not in _INFO_TABLES:
+                told.append(f"it wrote to torch's {table} for {op}")
+    return told
+
+
+def _differs(cell: Cell, before: dict[Cell, Any]) -> bool:
+    return read(cell) is not before.get(cell, ABSENT)
+
+
+def _foreign(value: Any) -> bool:
+    """Say whether a rule or handler is not torch's; one that was taken out is nobody's.
+
+    torch's `register_sharding` wraps the function that it is given into one of its own.
+    """
+    if value is ABSENT:
+        return True
+    inner = [getattr(value, "func", None), *getattr(value, "args", ())]
+    inner += [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+    theirs = any(_foreign(part) for part in inner if isinstance(part, FunctionType))
+    module = str(getattr(value, "__module__", ""))
+    return theirs or not (isinstance(value, partial) or module.startswith("torch."))
+
+
+def _names() -> Iterator[tuple[Any, str, Any]]:
+    """Yield the private names that the host stands on: who has them, which, and what they are."""
+    for name in SURFACE:
+        owner = importlib.import_module(name.module)
+        *path, last = name.path.split(".")
+        for part in path:
+            owner = getattr(owner, part)
+        if last in vars(owner):
+            yield owner, last, vars(owner)[last]
+    for instance in (dispatcher(), propagator()):
+        for name_of in {*vars(instance), *_methods(instance)}:
+            yield instance, name_of, vars(instance).get(name_of, ABSENT)
+
+
+def _methods(instance: Any) -> list[str]:
+    return [name for name, value in vars(type(instance)).items() if callable(value)]
+
+
+def _undo_names(names: list[tuple[Any, str, Any]]) -> list[str]:
+    told = []
+    for owner, name, value in names:
+        now = vars(owner).get(name, ABSENT)
+        if now is value:
+            continue
+        if value is ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, value)
+        whose = getattr(owner, "__qualname__", None) or getattr(owner, "__name__", None)
+        told.append(f"it replaced torch's {whose or type(owner).__qualname__}.{name}")
+    return told

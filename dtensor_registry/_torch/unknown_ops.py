@@ -1,0 +1,37 @@
+"""Names of ops that will never exist: those in torch's own namespaces exist from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from dtensor_registry.resolution import Resolution
+from dtensor_registry.settings import nearest
+
+NAMESPACES = ("aten", "prims")
+"""Those whose ops torch defines when it is imported."""
+
+
+def unknown_ops(resolution: Resolution) -> Iterator[str]:
+    """Say which rules wait for an op that torch does not have, and which may be meant."""
+    for verdict in resolution.verdicts.values():
+        namespace = verdict.op.partition(".")[0]
+        if verdict.pending and verdict.winner is not None and namespace in NAMESPACES:
+            yield (
+                f"plugin {verdict.winner.origin.plugin!r} of {verdict.winner.origin} has a rule"
+                f" for {verdict.op}, which torch does not have;"
+                f" {nearest(verdict.op, _known(verdict.op))}"
+            )
+
+
+def _known(like: str) -> set[str]:
+    """List the ops of a namespace that begin alike, in the form of `like`."""
+    overload = like.count(".") == 2
+    found = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        packet, _, rest = name.replace("::", ".").partition(".")
+        op, _, kind = rest.partition(".")
+        if like.startswith(f"{packet}.{op[:1]}"):
+            found.add(f"{packet}.{op}.{kind or 'default'}" if overload else f"{packet}.{op}")
+    return found

@@ -1,0 +1,6 @@
+from dtensor_registry.testing import StrategyConformance
+
+
+class TestConformance(StrategyConformance):
+    distribution = "dtensor-registry-structure"
+    every = 8

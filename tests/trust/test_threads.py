@@ -1,0 +1,122 @@
+"""Rules reach every thread, and which decisions they cannot reach is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+import dtensor_registry as dr
+from dtensor_registry._torch.threads import caching_threads
+
+NEG = "aten.neg.default"
+S0, R = (Shard(0),), (Replicate(),)
+
+
+@pytest.fixture
+def x() -> Iterator[Any]:
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    yield DTensor.from_local(torch.ones(4), init_device_mesh("cpu", (2,)), [Shard(0)])
+    dist.destroy_process_group()
+
+
+def gather(op: Any, args: Any, kwargs: Any) -> Any:
+    return []
+
+
+def test_a_rule_that_comes_while_another_thread_is_being_answered_reaches_it(x: Any) -> None:
+    asked, changed = threading.Event(), threading.Event()
+
+    def slow(op: Any, args: Any, kwargs: Any) -> Any:
+        asked.set()
+        assert changed.wait(30)
+        return [[dr.ShardingPlaceholder(0)] * 2]
+
+    with (
+        dr.register_single_dim_strategy(NEG)(slow),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        first = thread.submit(torch.neg, x)
+        assert asked.wait(30)
+        with dr.register_single_dim_strategy(NEG)(gather):
+            changed.set()
+            # What was decided meanwhile is of the time before, and is asked for again.
+            assert first.result().placements == R
+            assert thread.submit(torch.neg, x).result().placements == R
+
+
+def test_backward_in_a_thread_of_its_own_follows_the_rules(x: Any) -> None:
+    x.requires_grad_()
+
+    def grads() -> Any:
+        x.grad = None
+        torch.neg(x).backward(torch.ones_like(x))
+        return x.grad.placements
+
+    with ThreadPoolExecutor(1) as thread, dr.install(allowed=[]):
+        assert thread.submit(grads).result() == S0
+        with dr.register_single_dim_strategy(NEG)(gather):
+            assert thread.submit(grads).result() == R
+        assert thread.submit(grads).result() == S0
+
+
+def test_threads_that_have_run_dtensor_ops_are_counted(x: Any) -> None:
+    before = caching_threads()
+    if before is None:
+        pytest.skip("this Python does not list its threads")
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(int).result()
+        assert caching_threads() == before
+        thread.submit(torch.neg, x).result()
+        assert caching_threads() == before + 1
+
+
+PROGRAM = """\
+import sys, warnings
+from concurrent.futures import ThreadPoolExecutor
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+from torch.testing._internal.distributed.fake_pg import FakeStore
+import dtensor_registry as dr
+from dtensor_registry._torch.threads import StaleThreadWarning
+
+warnings.simplefilter("ignore")
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+x = DTensor.from_local(torch.ones(4), init_device_mesh("cpu", (2,)), [Shard(0)])
+with ThreadPoolExecutor(1) as thread:
+    ask = lambda: str(thread.submit(torch.neg, x).result().placements[0])
+    ask()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", StaleThreadWarning)
+        installation = dr.install(allowed=[])
+    print([str(one.message).splitlines()[0] for one in told if one.category is StaleThreadWarning])
+    with dr.register_single_dim_strategy("aten.neg.default")(lambda op, args, kwargs: []):
+        print(ask())
+        thread.submit(_clear_sharding_prop_cache).result()
+        print(ask())
+    print(ask())
+"""
+
+
+def test_what_a_thread_decided_before_the_first_installation_stays_is_told_and_can_be_cleared() -> (
+    None
+):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told, stale, cleared, after = done.stdout.splitlines()
+    assert "1 other thread(s) have run DTensor ops before dtensor_registry was installed" in told
+    assert (stale, cleared, after) == ("S(0)", "R", "S(0)")
