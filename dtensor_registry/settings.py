@@ -219,7 +219,10 @@ def _explain(error: ValidationError) -> str:
     for problem in error.errors():
         path = [str(part) for part in problem["loc"]]
         if problem["type"] == "extra_forbidden":
-            parts = {"fallback": FallbackSettings, "links": LinkSettings}
+            parts: dict[str, type[BaseModel]] = {
+                "fallback": FallbackSettings,
+                "links": LinkSettings,
+            }
             fields = (parts[path[0]] if len(path) > 1 else Settings).model_fields
             lines.append(f"{'.'.join(path)} is no setting; {nearest(path[-1], fields)}")
         else:

@@ -61,5 +61,4 @@ def test_audit_of_the_demos_training_steps_counts_what_real_ranks_count(run_rank
 @pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_audit_of_a_tensor_parallel_llama_finds_what_real_ranks_dispatch(run_ranks: Any) -> None:
-    pytest.importorskip("transformers", reason="needs transformers, which is no dependency")
     check(run_ranks(run_llama, ranks=4, timeout=200), "llama_program")
