@@ -46,6 +46,7 @@ class OpFacts:
         list_output: whether the op returns one list of tensors, of a length only known
             when it runs.
         in_place: whether the op is named as one that writes to its first argument.
+        named_out: whether the overload is named as one that writes to its outputs.
         random: whether equal inputs may give unequal outputs.
         view: whether an output shares memory with an input that the op does not write to.
         schema_info: the safe cache key: every non-tensor argument is in it.
@@ -59,6 +60,7 @@ class OpFacts:
     optional_output: bool
     list_output: bool
     in_place: bool
+    named_out: bool
     random: bool
     view: bool
     schema_info: RuntimeSchemaInfo
@@ -72,14 +74,16 @@ class OpFacts:
         It never moves a keyword tensor; it finds no mesh in a list of them, nor in a list that
         may begin with None; it counts an output that may be None as no tensor; and it gives
         the argument back that an op wrote to only if that is `self` of an op named with a
-        trailing underscore, or a keyword named as an output.
+        trailing underscore, or a keyword of an overload with "out" in its name. It insists on
+        such a keyword there, so that `_slow_conv2d_backward.output_mask` fails.
         """
         tensors = [a for a in self.arguments if a.tensor]
         meshless = not any(a for a in tensors if not a.keyword and not a.optional)
         moves_keyword = any(a.keyword and (a.many or not a.mutated) for a in tensors)
         written = [at for at, a in enumerate(self.arguments) if a.mutated and not a.keyword]
         writes_elsewhere = written not in ([], [0] if self.in_place else [])
-        return moves_keyword or meshless or self.optional_output or writes_elsewhere
+        misnamed = self.named_out != any(a.keyword and a.mutated for a in tensors)
+        return moves_keyword or meshless or self.optional_output or writes_elsewhere or misnamed
 
     @property
     def mutates(self) -> tuple[str, ...]:
@@ -115,6 +119,7 @@ def facts(op: OpOverload) -> OpFacts:
         optional_output=any("Optional[Tensor]" in str(r.type) for r in schema.returns),
         list_output=len(outputs) == 1 and "List[Tensor]" in str(schema.returns[0].type),
         in_place=schema.name.endswith("_"),
+        named_out="out" in schema.overload_name,
         random=torch.Tag.nondeterministic_seeded in op.tags,
         # Of a list of views, only the argument says that it is one.
         view=any(a.alias and not a.mutated for a in arguments),

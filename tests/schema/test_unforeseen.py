@@ -109,3 +109,24 @@ def test_an_out_form_whose_plain_form_has_no_meta_kernel_is_run(mesh: DeviceMesh
     ATEN._aminmax.out(on_mesh(value, (S0,), mesh), out0=low, out1=high)
     assert difference(low, value.min()) is None
     assert difference(high, value.max()) is None
+
+
+def test_an_overload_that_is_named_as_if_it_wrote_to_outputs_is_run(mesh: DeviceMesh) -> None:
+    op = ATEN._slow_conv2d_backward.output_mask
+    values = [numbers(2, 3, 6, 6), numbers(2, 4, 6, 6), numbers(3, 4, 1, 1)]
+    rest = ([1, 1], [1, 1], [0, 0], [True, True, True])
+    expected = op(*values, *rest)
+    found = op(*(on_mesh(value, (S0,), mesh) for value in values), *rest)
+    for got, one in zip(found, expected, strict=True):
+        assert difference(got, one) is None
+
+
+def test_an_overload_that_writes_to_outputs_without_being_named_so_returns_them(
+    mesh: DeviceMesh,
+) -> None:
+    op = ATEN.sigmoid_backward.grad_input
+    upstream, output = numbers(8, 4), numbers(8, 4).sigmoid()
+    out = on_mesh(torch.zeros(8, 4), (S0,), mesh)
+    got = op(*(on_mesh(value, (S0,), mesh) for value in (upstream, output)), grad_input=out)
+    assert got is out
+    assert difference(out, ATEN.sigmoid_backward(upstream, output)) is None
