@@ -19,7 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "versions.md"
 VERSIONS = ("2.13.0", "2.14.1")
-TESTS = ("tests/unit", "tests/torch_rules", "tests/expansion", "tests/rules", "tests/trust")
+TESTS = tuple(
+    f"tests/{folder}"
+    for folder in ("unit", "torch_rules", "expansion", "trust", "bad_plugins", "fuzz", "soak")
+)
 NEEDS = (
     "expecttest",
     "hypothesis",

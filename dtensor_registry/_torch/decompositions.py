@@ -1,7 +1,7 @@
 """The order in which torch tries placements when it derives a strategy from a decomposition.
 
 torch lists them out of a set, so among equally cheap choices the hash of a string decides, and
-two ranks may decide differently. While the host is installed the list is sorted.
+two ranks may decide differently. While torch's rules are adopted the list is sorted.
 """
 
 from __future__ import annotations

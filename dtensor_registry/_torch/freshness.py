@@ -26,37 +26,46 @@ _find_fallback: Callable[[OpSchema], bool] | None = None
 class FreshSharding(OutputSharding):
     """An answer of torch's propagator that is asked for again once rules have changed.
 
-    The four fields that torch reads are properties; torch's C++ reads them on each hit.
+    The four fields that torch reads are properties; torch's C++ reads them on each hit. One
+    dispatch must see one answer, though another thread may change rules meanwhile, so only its
+    first read asks again. That is of `needs_redistribute`; the last one is of `output_spec`,
+    and no read of another field follows.
     """
 
     def __init__(self, schema: OpSchema, answer: OutputSharding, epoch: int) -> None:
         self._schema = schema
         self._answer = answer
         self._epoch = epoch
+        self._ended = True
 
-    def _fresh(self) -> OutputSharding:
+    def _refresh(self) -> None:
         if self._epoch != _epoch:
             epoch = _epoch
             answer = _ask_again(self._schema)
             self._answer = answer._answer if isinstance(answer, FreshSharding) else answer
             self._epoch = epoch
-        return self._answer
-
-    @property
-    def output_spec(self) -> Any:  # type: ignore[override]
-        return self._fresh().output_spec
-
-    @property
-    def redistribute_schema(self) -> Any:  # type: ignore[override]
-        return self._fresh().redistribute_schema
 
     @property
     def needs_redistribute(self) -> Any:  # type: ignore[override]
-        return self._fresh().needs_redistribute
+        if self._ended:
+            self._refresh()
+        self._ended = False
+        return self._answer.needs_redistribute
+
+    @property
+    def redistribute_schema(self) -> Any:  # type: ignore[override]
+        self._ended = False
+        return self._answer.redistribute_schema
 
     @property
     def use_val_from_redistribute_schema(self) -> Any:  # type: ignore[override]
-        return self._fresh().use_val_from_redistribute_schema
+        self._ended = False
+        return self._answer.use_val_from_redistribute_schema
+
+    @property
+    def output_spec(self) -> Any:  # type: ignore[override]
+        self._ended = True
+        return self._answer.output_spec
 
 
 def _ask_again(schema: OpSchema) -> OutputSharding:

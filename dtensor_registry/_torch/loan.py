@@ -274,7 +274,6 @@ class Loan:
         if self._hooked and (afresh or not self._layers):
             setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
             freshness.unhook()
-            decompositions.unhook()
             self._hooks.unhook()
             self._hooked = False
         if self._layers and not self._hooked:
@@ -282,9 +281,13 @@ class Loan:
             self._hooked = True  # from here on there is something to take out
             setattr(_sharding_prop, decide.EXPAND, decide.expand)
             freshness.hook_in(lambda schema: self.bind_missing(schema.op, specs_in(schema)))
-            decompositions.hook_in()
             self._hooks.hook_in()
-        decide.adopt(any(layer.adopts for layer in self._layers))
+        adopts = any(layer.adopts for layer in self._layers)
+        decide.adopt(adopts)
+        if adopts:
+            decompositions.hook_in()
+        else:
+            decompositions.unhook()
         prices.assume({name: link for layer in self._layers for name, link in layer.links.items()})
         compile_caches.mark(self._digest())
         freshness.renew(in_dispatch=False)

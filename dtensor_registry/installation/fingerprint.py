@@ -23,17 +23,9 @@ from dtensor_registry.settings import Settings
 
 HOST = "dtensor-registry"
 
-SETTINGS = (
-    "fallback",
-    "may_override",
-    "on_conflict",
-    "on_plugin_error",
-    "order",
-    "pins",
-    "torch_rules",
-)
-"""Settings that decide a sharding. What the others do is seen in the plugins that take part."""
-
+APART = ("allowed", "check_ranks", "disabled", "lock", "required")
+"""Settings whose effect is seen in the plugins that take part, or that decide no sharding. All
+others count; of `disabled` what it says of single ops does."""
 
 _NOT_DECIDING = ("name", "op", "rule", "samples")
 """Fields of a strategy that are part of its name, or of nothing that decides."""
@@ -70,7 +62,7 @@ def of_installation(
     """Take down what an installation decides by.
 
     Args:
-        settings: those in `SETTINGS` count, and what `disabled` says of single ops.
+        settings: all but those in `APART` count, and what `disabled` says of single ops.
         discovery: plugins that take part or failed count.
         resolution: the owner of each op, and the rule that won.
     """
@@ -133,7 +125,7 @@ def _ground() -> Iterator[tuple[str, str]]:
 
 
 def _settings(settings: Settings) -> Iterator[tuple[str, str]]:
-    values = settings.model_dump(mode="json", include=set(SETTINGS))
+    values = settings.model_dump(mode="json", exclude=set(APART))
     if values["fallback"]["mode"] == "silent":
         values["fallback"]["mode"] = "warn"  # the same, but for a warning
     values["disabled"] = sorted(entry for entry in settings.disabled if ":" in entry)

@@ -61,8 +61,8 @@ class Bench:
             Options,
             Task,
             lost,
-            verify_subject,
             more_careful,
+            verify_subject,
             verify_task,
         )
         from dtensor_registry.verification.inputs import sample_of

@@ -88,7 +88,11 @@ def test_a_plugin_that_fails_stops_the_installation_with_owner_and_off_switch(
         assert torch.neg(x).placements == (Shard(0),)
 
 
-@of("start")
+@pytest.mark.parametrize(
+    "case",
+    [case for case in table.CASES if case.when == "start"][::4],
+    ids=lambda case: case.name,
+)
 def test_a_plugin_that_fails_can_be_skipped_which_is_told_and_part_of_the_fingerprint(
     fake_distribution: Any, case: Any
 ) -> None:

@@ -19,11 +19,13 @@ from dtensor_registry.cli import main
 from dtensor_registry.discovery import PluginWarning
 from dtensor_registry.errors import (
     InvalidContributionError,
+    LockFileError,
     NotationError,
     PlacementSyntaxError,
     RegistryError,
     SettingsError,
 )
+from dtensor_registry.lock import FORMAT, Lock, parse_lock, write_lock
 from dtensor_registry.placements import parse_placements, show_placements
 from dtensor_registry.rules import einsum, notation
 from dtensor_registry.rules.strategy import op_name
@@ -147,6 +149,25 @@ def test_any_text_is_placements_that_print_again_or_a_syntax_error(text: str) ->
 def test_any_text_is_an_op_name_or_an_invalid_contribution(text: str) -> None:
     found = outcome(op_name, text)
     assert isinstance(found, InvalidContributionError) or found.count(".") in (1, 2)
+
+
+fields = st.lists(
+    st.sampled_from(["aten.mm.default", "acme", "acme 1", "yes", "no", "R <- R", "\\x", "", " = "]),
+    max_size=7,
+)
+
+
+@fuzzed
+@given(st.lists(fields.map(" | ".join) | st.text(max_size=20), max_size=4), st.booleans())
+def test_any_text_is_a_lock_that_is_written_again_or_an_error_with_its_line(
+    lines: list[str], begun: bool
+) -> None:
+    text = "\n".join([f"# {FORMAT}"] * begun + lines)
+    found = outcome(parse_lock, text, "a lock")
+    if isinstance(found, Lock):
+        assert parse_lock(write_lock(found), "a lock") == found
+    else:
+        assert isinstance(found, LockFileError)
 
 
 TOKENS = [

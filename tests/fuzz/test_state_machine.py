@@ -31,7 +31,7 @@ from dtensor_registry._torch.tables import HANDLERS, LEDGER, RULE_TABLES, dispat
 from dtensor_registry.installation import plugins
 
 LONG = bool(os.environ.get("DTENSOR_REGISTRY_LONG"))
-EXAMPLES, STEPS = (200, 50) if LONG else (25, 40)
+EXAMPLES, STEPS = (200, 50) if LONG else (15, 40)
 
 
 @torch.library.custom_op("fuzz_machine::shift", mutates_args=())

@@ -26,25 +26,31 @@ RULES = {
     ],
     "gather": lambda op, args, kwargs: [],
 }
-mark = compile_caches.mark
 
 
-@torch.compile
-def product(x: Any, y: Any) -> Any:
-    # Kernels of torch's own only: inductor then needs no C++ compiler.
-    return torch.mm(x, y)
+def main(words: list[str]) -> None:
+    """Compile under each rule and print."""
+    mark = compile_caches.mark
+
+    @torch.compile
+    def product(x: Any, y: Any) -> Any:
+        # Kernels of torch's own only: inductor then needs no C++ compiler.
+        return torch.mm(x, y)
+
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+    x = DTensor.from_local(torch.ones(2, 4), mesh, [Shard(0)])
+    y = DTensor.from_local(torch.ones(4, 4), mesh, [Replicate()])
+    seen = []
+    for word in words:
+        compile_caches.mark = (lambda digest: None) if word.endswith("?") else mark
+        counters.clear()
+        with dr.register_single_dim_strategy("aten.mm.default")(RULES[word.rstrip("?")]):
+            out = product(x, y)
+        found = counters["aot_autograd"]["autograd_cache_hit"] > 0
+        seen.append([str(out.placements[0]), "from disk" if found else "compiled"])
+    print(json.dumps(seen))
 
 
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-mesh = init_device_mesh("cpu", (2,))
-x = DTensor.from_local(torch.ones(2, 4), mesh, [Shard(0)])
-y = DTensor.from_local(torch.ones(4, 4), mesh, [Replicate()])
-seen = []
-for word in sys.argv[1:]:
-    compile_caches.mark = (lambda digest: None) if word.endswith("?") else mark
-    counters.clear()
-    with dr.register_single_dim_strategy("aten.mm.default")(RULES[word.rstrip("?")]):
-        out = product(x, y)
-    found = counters["aot_autograd"]["autograd_cache_hit"] > 0
-    seen.append([str(out.placements[0]), "from disk" if found else "compiled"])
-print(json.dumps(seen))
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, _dispatch
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
@@ -53,6 +54,30 @@ def test_a_rule_that_comes_while_another_thread_is_being_answered_reaches_it(x: 
             # What was decided meanwhile is of the time before, and is asked for again.
             assert first.result().placements == R
             assert thread.submit(torch.neg, x).result().placements == R
+
+
+def test_a_call_that_is_moving_data_while_rules_change_ends_as_it_began(
+    x: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = _dispatch.redistribute_local_tensor
+    registrations: list[Any] = []
+
+    def keep(op: Any, args: Any, kwargs: Any) -> Any:
+        return [[dr.ShardingPlaceholder(0)] * 2]
+
+    def meanwhile(*args: Any, **kwargs: Any) -> Any:
+        if not registrations:
+            change = dr.register_single_dim_strategy(NEG)
+            registrations.append(thread.submit(change, keep).result())
+        return moved(*args, **kwargs)
+
+    with dr.register_single_dim_strategy(NEG)(gather), ThreadPoolExecutor(1) as thread:
+        assert torch.neg(x).placements == R
+        monkeypatch.setattr(_dispatch, "redistribute_local_tensor", meanwhile)
+        assert torch.neg(x).placements == R
+        assert torch.neg(x).placements == S0
+        registrations[0].undo()
+        assert torch.neg(x).placements == R
 
 
 def test_backward_in_a_thread_of_its_own_follows_the_rules(x: Any) -> None:
@@ -114,9 +139,53 @@ def test_what_a_thread_decided_before_the_first_installation_stays_is_told_and_c
     None
 ):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     told, stale, cleared, after = done.stdout.splitlines()
     assert "1 other thread(s) have run DTensor ops before dtensor_registry was installed" in told
     assert (stale, cleared, after) == ("S(0)", "R", "S(0)")
+
+
+FORK = """\
+import os, threading, time
+import dtensor_registry as dr
+from dtensor_registry._torch.loan import LOAN
+
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with LOAN.lock:
+        held.set()
+        done.wait(0.5)
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()  # while another thread changes rules
+if child == 0:
+    with dr.register_single_dim_strategy("aten.neg.default")(dr.pointwise()):
+        os._exit(0 if len(LOAN.layers) == 1 else 1)
+thread.join()
+_, status = os.waitpid(child, 0)
+assert LOAN.layers == ()
+raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_forked_while_another_thread_changes_rules_can_change_them_itself() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

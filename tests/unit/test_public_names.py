@@ -8,6 +8,7 @@ import dtensor_registry
 
 PUBLIC = [
     "REPLICATE",
+    "Checkup",
     "FallbackStrategy",
     "Installation",
     "OpStrategyPack",
@@ -21,6 +22,7 @@ PUBLIC = [
     "case",
     "count_outputs",
     "derive",
+    "doctor",
     "einsum",
     "explain",
     "frozen",
