@@ -12,6 +12,7 @@ import torch
 
 from dtensor_registry.placements import Partial, parse_placements
 from dtensor_registry.verification.pieces import reduce_parts
+from dtensor_registry.verification.truth import check_row
 
 NAN, INF = math.nan, math.inf
 
@@ -45,8 +46,8 @@ COUNTEREXAMPLES = (
     Counterexample("aten.sub*", (_ONE_MIN, "P(min) <- P(min), R"), ((0, 3), (1, 1)), (), _UINT8),
     Counterexample("aten.neg*", ("P(min) <- P(max)", "P(max) <- P(min)"), ((0, 1),), dtype=_UINT8),
     Counterexample("aten.threshold*", (_ONE_MAX, _ONE_MIN), ((-1, 1),), (0, 5)),
-    Counterexample("aten.nan_to_num*", (_ONE_MAX, _ONE_MIN), ((NAN, 3),)),
-    Counterexample("aten.nan_to_num*", (_ONE_MAX,), ((NAN, -3),)),
+    Counterexample("aten.nan_to_num*", (_ONE_MAX,), ((NAN, 3),)),
+    Counterexample("aten.nan_to_num*", (_ONE_MIN,), ((NAN, -3),)),
     Counterexample(
         "*.fmax*", ("P(max) <- P(max), R", "P(min) <- P(min), R"), ((NAN, -3), (-7, -7))
     ),
@@ -58,7 +59,7 @@ COUNTEREXAMPLES = (
     Counterexample("*.fmin*", ("P(max) <- P(max), R",), ((NAN, 3), (-7, -7))),
     Counterexample("*.fmin*", ("P(min) <- R, P(min)",), ((7, 7), (NAN, 3))),
     Counterexample("*.fmin*", ("P(max) <- R, P(max)",), ((-7, -7), (NAN, 3))),
-    Counterexample("*.fmin*", ("P(min) <- P(min), P(min)",), ((NAN, 3), (1, 2))),
+    Counterexample("*.fmin*", ("P(min) <- P(min), P(min)",), ((NAN, -5), (1, 2))),
     Counterexample(
         "*xlog1py*", ("P(sum) <- P(sum), R", "P(avg) <- P(avg), R"), ((1, -1), (-1, -1))
     ),
@@ -127,8 +128,12 @@ def _scaled(row: str) -> str:
     """
     low = torch.float8_e4m3fn
     output, *inputs = parse_placements(row.replace(" <- ", ", "))
-    if not isinstance(output, Partial) or not any(isinstance(p, Partial) for p in inputs[:2]):
-        return ""
+    if not any(isinstance(placed, Partial) for placed in inputs[:2]):
+        args = (torch.ones(4, 8).to(low), torch.ones(8, 6).to(low), torch.ones(4, 1))
+        rest = (torch.ones(1, 6), None, None, torch.float32)
+        op = torch.ops.aten._scaled_mm.default
+        verdict = check_row(op, (*args, *rest), {}, [output, *inputs], 2, allow_empty=True)
+        return f"scales (4, 1) and (1, 6): {verdict.evidence}" if verdict.is_wrong else ""
     held = [
         _filled((1.0, 0.0625), (16, 16), low),
         _filled((1.0, 0.0625), (16, 16), low),

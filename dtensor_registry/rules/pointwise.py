@@ -38,6 +38,7 @@ DIRECTIONS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "down": (("min", "max"), ("max", "min")),
     "up above": (("min", "min"),),
     "down above": (("max", "min"),),
+    "up below": (("max", "max"),),
 }
 """How an op may be monotone: what the output is, and the input. `above`: where it is defined."""
 
@@ -56,7 +57,7 @@ class Pointwise:
       reaches an op as `add.Tensor` with a number at the second tensor's place.
     - bool tensors pass no partial: a sum of bools is a logical or. Integer tensors pass no
       `P(avg)`: an integer average is rounded.
-    - bool and complex tensors have no maximum, and integers none in an op that wraps around.
+    - Complex tensors have no maximum, and integers and bools none in an op that wraps around.
     - Tensors given by keyword are operands like the others, but in no group.
     - An in-place op passes only what its first argument carries.
 
@@ -153,10 +154,7 @@ class Pointwise:
                 yield self._pass(reduce_op, places, tensors)
 
     def _has_order(self, dtype: Any) -> bool:
-        return bool(
-            getattr(dtype, "is_floating_point", True)
-            or not (self.wraps or str(dtype) == "torch.bool")
-        )
+        return bool(getattr(dtype, "is_floating_point", True)) or not self.wraps
 
     def _pass(
         self,

@@ -95,9 +95,7 @@ def check(
     allow_empty = allow_uneven_sharding if allow_empty_pieces else None
     answers: list[Answer] = []
     for sample in map(sample_of, samples):
-        accepted = _judge_call(
-            op, sample, rule, tally, seed, allow_empty, by_pieces, sizes
-        )
+        accepted = _judge_call(op, sample, rule, tally, seed, allow_empty, by_pieces, sizes)
         answers += [answer for _, answer in accepted.values()]
         anchor = accepted.get("drawn") or accepted.get("given")
         if anchor is None or not by_pieces:

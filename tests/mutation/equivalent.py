@@ -21,10 +21,11 @@ NOT_READ = "no row depends on an argument that is no tensor"
 USELESS = "no call can use the row: it cuts a dim of size 1, or its dtype has no such partial"
 
 RIGHT: dict[tuple[str, str], str] = {
-    ("P(product) in place of a sum", "aten.conj_physical.default"): "conj(a b) = conj(a) conj(b)",
+    ("P(avg) passed everywhere", "aten.positive.default"): "a copy of an average is that average",
+    ("P(max) in place of a sum", "aten.ldexp.Tensor"): "2**y is positive: x * 2**y rises with x",
     (
         "P(product) in place of a sum",
-        "aten.where.self",
+        "aten.where.self_out",
     ): "every element of the output is one of the inputs', whatever it holds",
 }
 """By kind of fault and op: why the row that was planted is right."""

@@ -16,6 +16,7 @@ PLUGIN_MODULES = [
     "dtensor_registry_fallback",
     "dtensor_registry_matrix",
     "dtensor_registry_pointwise",
+    "dtensor_registry_structure",
 ]
 
 WITHOUT_TORCH = """
@@ -123,6 +124,8 @@ def findings(probe: str, folder: Path) -> list[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DTENSOR_REGISTRY_")}
     paths = [str(folder), *filter(None, [environment.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
+    # Or torch would import the package, for its autoload, before the probe looks.
+    environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     run = subprocess.run(
         [sys.executable, "-c", probe, json.dumps(PLUGIN_MODULES)],
         cwd=folder,

@@ -48,6 +48,7 @@ def test_every_plugin_is_found_under_its_own_name(metadata: dict[str, dict[str, 
         "dtensor_registry": None,
         "dtensor_registry_pointwise": {"pointwise": "dtensor_registry_pointwise"},
         "dtensor_registry_matrix": {"matrix": "dtensor_registry_matrix"},
+        "dtensor_registry_structure": {"structure": "dtensor_registry_structure"},
         "dtensor_registry_fallback": {"fallback": "dtensor_registry_fallback"},
         "acme_kernels": {"acme": "acme_kernels.dtensor"},
     }

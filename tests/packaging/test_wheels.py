@@ -30,6 +30,7 @@ EVERYTHING = [
     "dtensor-registry-fallback",
     "dtensor-registry-matrix",
     "dtensor-registry-pointwise",
+    "dtensor-registry-structure",
 ]
 
 WHERE_MODULES_ARE = """
@@ -172,6 +173,7 @@ def test_all_plugins_are_listed_from_wheels(
         "fallback": "dtensor-registry-fallback",
         "matrix": "dtensor-registry-matrix",
         "pointwise": "dtensor-registry-pointwise",
+        "structure": "dtensor-registry-structure",
     }
     versions = {wheel.name.split("-")[1] for wheel in wheels.values()}
     assert {plugin["version"] for plugin in listed.values()} == versions

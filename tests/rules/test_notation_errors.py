@@ -218,13 +218,13 @@ CALLS: list[tuple[str, dict[str, Any], list[tuple[int, ...]], str]] = [
         "  acme.f.default was called with input 1 (2, 8).",
     ),
     (
-        "(h d), h -> h d",
+        "b (h d), h -> b h d",
         {},
-        [(8,), (3,)],
-        "dim of size 8 in input 1 is not '(h d)' with h = 3, at position 0:\n"
-        "    (h d), h -> h d\n"
-        "    ^\n"
-        "  acme.f.default was called with input 1 (8,), input 2 (3,).",
+        [(2, 8), (3,)],
+        "dim of size 8 in input 1 is not '(h d)' with h = 3, at position 2:\n"
+        "    b (h d), h -> b h d\n"
+        "      ^\n"
+        "  acme.f.default was called with input 1 (2, 8), input 2 (3,).",
     ),
     (
         "h -> h",
@@ -277,3 +277,15 @@ def test_an_op_that_does_not_fit_is_refused_with_its_signature(equation: str, me
     with pytest.raises(NotationError) as caught:
         notation(equation).bound(SIGNATURE, lambda name: (notation("a -> a"), SIGNATURE))
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("equation", "options", "position"),
+    [("(h d) -> h d", {}, 1), ("b (h d) -> b h d", {"fixed": "b"}, 3)],
+)
+def test_an_equation_that_leaves_nothing_to_cut_is_refused(
+    equation: str, options: Any, position: int
+) -> None:
+    with pytest.raises(NotationError, match="'h' is a factor of a dim, and no factor is cut") as it:
+        notation(equation, **options)
+    assert it.value.position == position

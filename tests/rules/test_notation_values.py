@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dtensor_registry.errors import NotationError
 from dtensor_registry.rules import Notation, notation
 
 PRINTED = [
@@ -22,8 +23,8 @@ PRINTED = [
         'notation("m k, k n, _ -> (), _, 1", reduce={"m": "sum", "k": "sum", "n": "min"})',
     ),
     (
-        notation("b s ( h d )->bhsd", sizes={"d": "head_dim", "h": 8}, fixed="s b"),
-        'notation("b s (h d) -> b h s d", fixed="b s", sizes={"h": 8, "d": "head_dim"})',
+        notation("b s ( h d )->bhsd", sizes={"d": "head_dim", "h": 8}, fixed="s"),
+        'notation("b s (h d) -> b h s d", fixed="s", sizes={"h": 8, "d": "head_dim"})',
     ),
     (notation("b...->b...", fixed="b..."), 'notation("b... -> b...", fixed="b")'),
     (notation("(h)->h"), 'notation("h -> h")'),
@@ -96,7 +97,11 @@ def arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 @given(arguments())
 def test_what_it_prints_builds_it_again(written: tuple[str, dict[str, Any]]) -> None:
     equation, options = written
-    rule = notation(equation, **options)
+    try:
+        rule = notation(equation, **options)
+    except NotationError as error:
+        assume("no factor is cut" not in str(error))
+        raise
     again = eval(str(rule), {"notation": notation})
     assert again == rule
     assert str(again) == str(rule)

@@ -330,3 +330,72 @@ def test_what_makes_no_rule_is_refused_with_a_form_that_does(
         pointwise(**arguments)
 
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("direction", "rows"),
+    [
+        ("up", ["P(max) <- P(max)", "P(min) <- P(min)"]),
+        ("down", ["P(min) <- P(max)", "P(max) <- P(min)"]),
+        ("up above", ["P(min) <- P(min)"]),
+        ("down above", ["P(max) <- P(min)"]),
+        ("up below", ["P(max) <- P(max)"]),
+    ],
+)
+def test_maxima_and_minima_pass_as_the_op_rises_or_falls_where_it_is_defined(
+    direction: str, rows: list[str]
+) -> None:
+    assert partial_rows_of(pointwise(monotone={0: direction}), meta(8)) == rows
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wraps", "passes"),
+    [
+        (torch.float32, True, True),
+        (torch.int64, False, True),
+        (torch.int64, True, False),
+        (torch.bool, False, True),
+        (torch.bool, True, False),
+        (torch.complex64, False, False),
+    ],
+)
+def test_only_what_has_an_order_that_lasts_has_a_maximum(
+    dtype: Any, wraps: bool, passes: bool
+) -> None:
+    rule = pointwise(monotone={0: "up"}, wraps=wraps)
+    assert bool(partial_rows_of(rule, meta(8, dtype=dtype))) == passes
+
+
+def test_a_complex_number_beside_it_takes_the_order_away() -> None:
+    assert partial_rows_of(pointwise(monotone={0: "up"}), meta(8), 1j) == []
+
+
+def test_an_op_that_falls_passes_nothing_in_place_and_swaps_into_an_out_tensor() -> None:
+    rule = pointwise(monotone={0: "down"})
+    assert partial_rows_of(rule, meta(8), op="aten.neg_.default") == []
+    assert partial_rows_of(rule, meta(8), out=meta(8)) == [
+        "P(min) <- P(max), P(min)",
+        "P(max) <- P(min), P(max)",
+    ]
+
+
+def test_a_joint_maximum_passes_through_all_of_its_arguments_or_none() -> None:
+    rule = pointwise(jointly={"max": (0, 1)})
+    assert partial_rows_of(rule, meta(8), meta(8)) == ["P(max) <- P(max), P(max)"]
+    assert partial_rows_of(rule, meta(8), 2.0) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"monotone": {0: "sideways"}}, {"monotone": {-1: "up"}}, {"jointly": {"sum": (0, 1)}}],
+)
+def test_what_is_no_order_is_refused(options: Any) -> None:
+    with pytest.raises(InvalidContributionError, match="pointwise"):
+        pointwise(**options)
+
+
+def test_an_ordered_rule_prints_what_makes_it_again() -> None:
+    rule = pointwise(monotone={0: "up"}, jointly={"max": (0, 1)}, wraps=True)
+    text = "pointwise(monotone={0: 'up'}, jointly={'max': (0, 1)}, wraps=True)"
+    assert str(rule) == text
+    assert eval(text) == rule

@@ -314,3 +314,19 @@ def test_sparse_tensors_are_untested() -> None:
     found = verdict(aten.neg.default, (X.to_sparse(),), "R <- R")
     assert found.outcome == "untested"
     assert "plain dense tensors" in found.evidence
+
+
+def test_what_equal_says_is_the_logical_and_of_what_the_ranks_say() -> None:
+    x = torch.arange(4.0)
+    other = torch.tensor([0.0, 1.0, 2.0, 9.0])  # rank 0 finds its pieces equal
+    row = [Shard(0), Shard(0)]
+    assert not check_row(torch.ops.aten.equal.default, (x, other), {}, row, 2).is_wrong
+    assert check_row(torch.equal, (x, other), {}, row, 2).is_wrong  # of any op but that
+
+
+def test_without_empty_pieces_a_row_is_not_tried_where_a_rank_would_hold_nothing() -> None:
+    whole = run_whole(torch.sin, (torch.arange(1.0, 5.0),))
+    row = [Shard(0), Shard(0)]
+    assert judge(whole, [row], (3,), allow_empty=None).outcome == "not applicable"
+    assert judge(whole, [row], (3,)).outcome == "sound"
+    assert judge(whole, [row], (2,), allow_empty=None).outcome == "sound"

@@ -30,7 +30,8 @@ def notation(
             `{"k": "max"}`. To cut one leaves each rank a partial result.
         fixed: letters that are never cut, for example a sequence that is sorted. A letter of
             outputs alone must be among them.
-        sizes: of factors: `{"h": 8}`, or `{"h": "num_heads"}`, the argument that holds it.
+        sizes: of factors: `{"h": 8}`, or `{"h": "num_heads"}`, the argument that holds it. Sizes
+            are checked at every call; factors are never cut, in any tensor.
 
     Raises:
         NotationError: with a caret under the character that does not fit.
@@ -54,6 +55,7 @@ def notation(
     _check_fixed(parsed, never_cut, reductions)
     _check_outputs(equation, parsed, {item.name for item in never_cut})
     marks = [mark for tensor in parsed.marks for mark in tensor]
+    _check_something_is_cut(equation, marks, {item.name for item in never_cut})
     for item in known:
         check_size(item, {mark.name for mark in marks if not mark.is_group})
     order = list(dict.fromkeys(mark.name for mark in marks))
@@ -78,6 +80,19 @@ def _check_fixed(parsed: Parsed, items: list[Item], reductions: list[Item]) -> N
             raise item.error(f"the equation has no {item.name!r}")
         if item.name in reduced:
             raise item.error(f"{item.name!r} is never cut, so there is nothing to reduce over it")
+
+
+def _check_something_is_cut(equation: str, marks: list[Mark], fixed: set[str]) -> None:
+    factors = {mark.name for mark in marks if mark.in_product}
+    if factors and all(mark.name in factors | fixed for mark in marks):
+        first = next(mark for mark in marks if mark.in_product)
+        raise NotationError(
+            equation,
+            first.position,
+            f"nothing is left to cut: {first.name!r} is a factor of a dim, and no factor is cut",
+            "Whether a cut falls between two elements of a factor depends on the number of ranks,"
+            " which no rule knows. Name a dim that stands for itself.",
+        )
 
 
 def _check_outputs(equation: str, parsed: Parsed, fixed: set[str]) -> None:

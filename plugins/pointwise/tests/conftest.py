@@ -33,6 +33,7 @@ FEW_VALUES = torch.tensor([-1.0, 0.0, 0.0, 0.0, 1.25, torch.inf, -torch.inf, tor
 NUMBERS = {
     "decimals": 1,
     "eps": 0.1,
+    "lambd": 0.25,
     "max": 0.75,
     "max_val": 0.75,
     "min": -0.5,

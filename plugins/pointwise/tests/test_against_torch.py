@@ -13,9 +13,11 @@ from torch.distributed.tensor._dtensor_spec import TensorMeta
 
 from dtensor_registry.placements import Partial, parse_placements
 from dtensor_registry.rules import tensor_inputs
+from dtensor_registry.verification.backward import judge_backward
 from dtensor_registry.verification.pieces import reduce_parts
 from dtensor_registry.verification.static import show_row
 from dtensor_registry.verification.truth import check_row
+from dtensor_registry.verification.wholerun import run_whole
 from dtensor_registry_pointwise.families import Family
 from dtensor_registry_pointwise.rules import FAMILIES
 
@@ -65,6 +67,8 @@ def reason_to_leave_out(name: str, row: str) -> str | None:
     output, inputs = row.split(" <- ")[0], row.split(" <- ")[1].split(", ")
     if ("P(max)" in row or "P(min)" in row) and name.split(".")[1].rstrip("_") in PASS_OVER:
         return "what is not a number is passed over, or order depends on a number of the call"
+    if name.split(".")[1].rstrip("_") in TIES and "P(m" in output and "R" in inputs:
+        return "where ranks tie, each would send a gradient to the argument that is whole"
     if name.split(".")[1].endswith("_") and inputs[0] != output:
         return "the first argument, which is written to, would not be what it was"
     if name == "aten.special_xlog1py.default":
@@ -104,6 +108,7 @@ def test_a_shard_row_of_torchs_that_is_left_out_is_wrong(name: str, calls_of: Ca
         assert check_row(overload(name), args, kwargs, row, 2).is_wrong
 
 
+TIES = ("clamp_max", "clamp_min", "max", "maximum", "min", "minimum")
 PASS_OVER = ("fmax", "fmin", "nan_to_num", "threshold")
 INT, BOOL, UINT8 = torch.int64, torch.bool, torch.uint8
 NAN, INF = torch.nan, torch.inf
@@ -157,6 +162,16 @@ def test_a_partial_row_of_torchs_that_is_left_out_is_wrong(
 
 def together(parts: list[torch.Tensor], placement: Any) -> torch.Tensor:
     return reduce_parts(parts, placement.reduce_op) if isinstance(placement, Partial) else parts[0]
+
+
+@pytest.mark.parametrize("name", ["aten.maximum.default", "aten.clamp_min.Tensor"])
+def test_where_ranks_tie_a_whole_argument_gets_its_gradient_twice(name: str) -> None:
+    args = (torch.tensor([1.0, 5.0], dtype=torch.float64), torch.tensor([3.0, 3.0]).double())
+    row = parse_placements("P(max), P(max), R")
+
+    assert "P(max) <- P(max), R" in torch_rows(name, args, {})
+    assert check_row(overload(name), args, {}, row, 2).outcome == "sound"
+    assert judge_backward(run_whole(overload(name), args), row, 2).is_wrong
 
 
 def test_rows_that_torch_lacks_are_found_where_an_op_is_linear(calls_of: CallsOf) -> None:

@@ -45,7 +45,8 @@ def fused_attention_backward() -> Iterator[Call]:
 def _lend() -> Any:
     import torch
 
-    library = torch.library.Library("aten", "IMPL")
+    library: Any = torch.library
+    library = library.Library("aten", "IMPL")
     library.impl(_OP, _forward, "CPU")
     library.impl(f"{_OP}_backward", _backward, "CPU")
     return library

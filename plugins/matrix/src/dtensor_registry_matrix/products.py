@@ -30,8 +30,8 @@ def scaled_mm_rows(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> li
     Where k is cut, the parts are summed after they are rounded to `out_dtype`: that is done for
     16 and 32 bits, not for 8. What has scales in blocks is not cut along what they count.
     """
-    a, b, scale_a, scale_b, *rest = (*args, *[None] * (7 - len(args)))
-    bias, scale_result, out_dtype = rest[:3]
+    a, b, scale_a, scale_b = args[:4]
+    bias, scale_result, out_dtype = (*args[4:7], None, None, None)[:3]
     known = [_scales(scale_a, (a.shape[0], 1)), _scales(scale_b, (1, b.shape[1]))]
     placed = [scale_a, scale_b, bias, scale_result]
 

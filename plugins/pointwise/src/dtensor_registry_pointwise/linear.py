@@ -8,7 +8,7 @@ rules for mul and div assume the same.
 
 from __future__ import annotations
 
-from dtensor_registry import pointwise
+from dtensor_registry import passthrough, pointwise
 from dtensor_registry_pointwise.families import Family, claim
 
 ADDITIVE = Family(
@@ -42,6 +42,17 @@ BLENDS = Family(
             "aten.lerp_.Tensor",
         ],
         pointwise(linear=[(0, 1)]),
+    ),
+)
+
+COPIES = Family(
+    "f(x) = x: f(a + c) = f(a) + f(c), f(max(a, b)) = max(f(a), f(b)), ...",
+    claim(
+        [
+            "aten.clone.default",
+            "aten.positive.default",
+        ],
+        passthrough(),
     ),
 )
 
@@ -186,14 +197,12 @@ UNARY = Family(
     claim(
         [
             "aten._conj_physical.default",
-            "aten.clone.default",
             "aten.conj_physical.default",
             "aten.conj_physical.out",
             "aten.conj_physical_.default",
             "aten.deg2rad.default",
             "aten.deg2rad.out",
             "aten.deg2rad_.default",
-            "aten.positive.default",
             "aten.rad2deg.default",
             "aten.rad2deg.out",
             "aten.rad2deg_.default",

@@ -1,10 +1,11 @@
 """Ops that never fall, or never rise, in some of their arguments: maxima and minima pass.
 
-What is not a number stays none in all of them. A maximum passes through one argument beside a whole
-one only where the op rises without end: where two ranks may give the same (`max(x, y)` where y is
-larger) both would send a gradient to the whole one. `log` has gradients where it is not defined,
-which a minimum would not get right. `fmax`, `fmin` and `nan_to_num` pass over it,
-so they are not here, nor is what depends on a number of the call (`threshold`, `leaky_relu`).
+What is not a number stays none in them. `fmax`, `fmin` and `nan_to_num` pass over it, so that
+little of them is here, and nothing of what depends on a number of the call (`threshold`,
+`leaky_relu`). A maximum passes through one argument beside a whole one only where the op rises
+without end: where two ranks may give the same (`max(x, y)` where y is larger) both would send a
+gradient to the whole one; forms with `out` have none to send. `log` has gradients where it is
+not defined, which a minimum would not get right.
 """
 
 from __future__ import annotations
@@ -52,15 +53,35 @@ LARGEST = Family(
     claim(
         [
             "aten.clamp_min.Tensor",
-            "aten.clamp_min.Tensor_out",
             "aten.clamp_min_.Tensor",
             "aten.max.other",
-            "aten.max.out",
             "aten.maximum.default",
-            "aten.maximum.out",
             "prims.maximum.default",
         ],
         pointwise(jointly={"max": (0, 1)}),
+    ),
+)
+
+LARGEST_NUMBERS = Family(
+    "f(x, y) = max(x, y) or the one that is a number: f(min(a, b), y) = min(f(a, y), f(b, y))",
+    claim(
+        [
+            "aten.fmax.out",
+            "prims.fmax.default",
+        ],
+        pointwise(monotone={0: "up above", 1: "up above"}),
+    ),
+)
+
+LARGEST_WRITTEN = Family(
+    "f(x, y) = max(x, y), without a gradient: f(max(a, b), y) = max(f(a, y), f(b, y))",
+    claim(
+        [
+            "aten.clamp_min.Tensor_out",
+            "aten.max.out",
+            "aten.maximum.out",
+        ],
+        pointwise(monotone={0: "up", 1: "up"}, jointly={"max": (0, 1)}),
     ),
 )
 
@@ -183,14 +204,34 @@ SMALLEST = Family(
     claim(
         [
             "aten.clamp_max.Tensor",
-            "aten.clamp_max.Tensor_out",
             "aten.clamp_max_.Tensor",
             "aten.min.other",
-            "aten.min.out",
             "aten.minimum.default",
-            "aten.minimum.out",
             "prims.minimum.default",
         ],
         pointwise(jointly={"min": (0, 1)}),
+    ),
+)
+
+SMALLEST_NUMBERS = Family(
+    "f(x, y) = min(x, y) or the one that is a number: f(max(a, b), y) = max(f(a, y), f(b, y))",
+    claim(
+        [
+            "aten.fmin.out",
+            "prims.fmin.default",
+        ],
+        pointwise(monotone={0: "up below", 1: "up below"}),
+    ),
+)
+
+SMALLEST_WRITTEN = Family(
+    "f(x, y) = min(x, y), without a gradient: f(max(a, b), y) = max(f(a, y), f(b, y))",
+    claim(
+        [
+            "aten.clamp_max.Tensor_out",
+            "aten.min.out",
+            "aten.minimum.out",
+        ],
+        pointwise(monotone={0: "up", 1: "up"}, jointly={"min": (0, 1)}),
     ),
 )
