@@ -7,30 +7,9 @@ and does not import torch: what needs torch is imported when it is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dtensor_registry.hookspecs import hookimpl
-from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
-from dtensor_registry.rules import (
-    FallbackStrategy,
-    SchemaInfo,
-    SingleDimStrategy,
-    batched,
-    case,
-    count_outputs,
-    einsum,
-    frozen,
-    is_tensor,
-    like,
-    notation,
-    passthrough,
-    pointwise,
-    reduction,
-    row,
-    rows,
-    tensor_inputs,
-)
-from dtensor_registry.settings import Settings
-
 if TYPE_CHECKING:
+    from dtensor_registry.checkup import Checkup, doctor
+    from dtensor_registry.hookspecs import hookimpl
     from dtensor_registry.installation import (
         Installation,
         OpStrategyPack,
@@ -42,9 +21,31 @@ if TYPE_CHECKING:
         register_single_dim_strategy,
         replicate_op_strategy,
     )
+    from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
+    from dtensor_registry.rules import (
+        FallbackStrategy,
+        SchemaInfo,
+        SingleDimStrategy,
+        batched,
+        case,
+        count_outputs,
+        einsum,
+        frozen,
+        is_tensor,
+        like,
+        notation,
+        passthrough,
+        pointwise,
+        reduction,
+        row,
+        rows,
+        tensor_inputs,
+    )
+    from dtensor_registry.settings import Settings
 
 __all__ = [
     "REPLICATE",
+    "Checkup",
     "FallbackStrategy",
     "Installation",
     "OpStrategyPack",
@@ -58,6 +59,7 @@ __all__ = [
     "case",
     "count_outputs",
     "derive",
+    "doctor",
     "einsum",
     "explain",
     "frozen",
@@ -78,10 +80,18 @@ __all__ = [
 ]
 
 
+_HOMES = ("hookspecs", "placements", "rules", "settings", "checkup", "installation")
+"""Modules that have the names, those that need torch last."""
+
+
 def __getattr__(name: str) -> Any:
-    # PEP 562: the names that need torch, so that `dtensor-registry plugins` starts without it.
+    # PEP 562: every `import torch` imports this package (autoload.py) and must not pay for it, and
+    # `dtensor-registry plugins` starts without torch.
     if name in __all__:
-        return getattr(import_module("dtensor_registry.installation"), name)
+        for home in _HOMES:
+            module = import_module(f"dtensor_registry.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -28,6 +28,8 @@ from pydantic_settings import (
 from dtensor_registry.errors import SettingsError
 
 PREFIX = "DTENSOR_REGISTRY_"
+SWITCHES = ("AUTOLOAD", "LONG")
+"""Variables with the prefix that are no settings: see autoload.py and testing/conformance.py."""
 EVERYBODY_ELSE = "*"
 """In `order`: every plugin that is not named there."""
 TORCH = "torch"
@@ -93,7 +95,7 @@ class Settings(BaseSettings):
     )
 
     order: tuple[str, ...] = Field(
-        default=(EVERYBODY_ELSE, "pointwise", "matrix", TORCH),
+        default=(EVERYBODY_ELSE, "pointwise", "matrix", "structure", TORCH),
         description="Plugins by name, highest precedence first.",
     )
     pins: dict[str, str] = Field(
@@ -206,6 +208,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 def _refuse_unknown_environment(environment: Mapping[str, str]) -> None:
     """Pydantic passes over variables it does not know; a misspelt one would do nothing."""
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    known |= {f"{PREFIX}{name}" for name in SWITCHES}
     known |= {f"{PREFIX}FALLBACK__{name.upper()}" for name in FallbackSettings.model_fields}
     for variable in sorted(environment):
         if variable.upper().startswith(PREFIX) and variable.upper() not in known:

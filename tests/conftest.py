@@ -162,7 +162,7 @@ def repository_plugins(tmp_path: Path) -> Iterator[None]:
 def installed_plugins(folder: Path) -> Iterator[None]:
     """Write what is missing for the plugins' sources to be installed, in a folder of its own."""
     path = list(sys.path)
-    for name in ("pointwise", "matrix", "fallback"):
+    for name in ("pointwise", "matrix", "structure", "fallback"):
         distribution = f"dtensor-registry-{name}"
         try:
             importlib_metadata.distribution(distribution)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import importlib_metadata
 
 from dtensor_registry.cli.audit import AUDIT
 from dtensor_registry.cli.command import PROBLEM, USAGE, Command
+from dtensor_registry.cli.completion import add_completion
 from dtensor_registry.cli.diff import DIFF
+from dtensor_registry.cli.doctor import DOCTOR
 from dtensor_registry.cli.explain import EXPLAIN
 from dtensor_registry.cli.lock import LOCK
+from dtensor_registry.cli.new import NEW
 from dtensor_registry.cli.ops import OPS
 from dtensor_registry.cli.plugins import PLUGINS
 from dtensor_registry.cli.screen import print_error
@@ -20,7 +24,17 @@ from dtensor_registry.cli.verify import VERIFY
 from dtensor_registry.errors import RegistryError, SettingsError
 
 NAME = "dtensor-registry"
-COMMANDS: tuple[Command, ...] = (AUDIT, DIFF, EXPLAIN, LOCK, OPS, PLUGINS, VERIFY)
+COMMANDS: tuple[Command, ...] = (
+    AUDIT,
+    DIFF,
+    DOCTOR,
+    EXPLAIN,
+    LOCK,
+    NEW,
+    OPS,
+    PLUGINS,
+    VERIFY,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,9 +94,11 @@ def build_parser() -> argparse.ArgumentParser:
         "Settings come from the environment (DTENSOR_REGISTRY_...), dtensor_registry.toml and\n"
         "[tool.dtensor_registry] in pyproject.toml, both of the working directory.\n"
         "Exit codes: 0 fine; 1 a problem was found; 2 the command line or a setting is wrong.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # Beside the names of commands, which are short; the one long option has its help below.
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=14),
     )
     parser.add_argument("--version", action="version", version=f"{NAME} {_version()}")
+    add_completion(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         part = commands.add_parser(

@@ -181,7 +181,8 @@ def _within_one(seed: int) -> Change:
     def change(position: int, tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.dtype.is_floating_point:
             return tensor
-        return draw(tensor.shape, tensor.dtype, seed * 100 + position) / 2.25
+        # Numbers of eight bits can be made, but not divided.
+        return (draw(tensor.shape, torch.float64, seed * 100 + position) / 2.25).to(tensor.dtype)
 
     return change
 

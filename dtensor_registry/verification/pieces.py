@@ -130,7 +130,8 @@ def _split_extreme(
 ) -> list[torch.Tensor]:
     """One rank, another for each element, holds the value; the others lie beyond it.
 
-    Some lie just beyond, some beyond the range of all values, where they have another sign.
+    Some lie just beyond, some beyond the range of all values, where they have another sign, and
+    where zero lies beyond some are zero, which is another truth value.
     """
     holder = _holder(value, count, generator)
     parts = []
@@ -144,6 +145,9 @@ def _split_extreme(
         part = value - beyond if reduce_op == "max" else value + beyond
         if not is_inexact(value):  # an integer may have wrapped round
             part = torch.minimum(part, value) if reduce_op == "max" else torch.maximum(part, value)
+        zero_is_beyond = value > 0 if reduce_op == "max" else value < 0
+        is_zero = zero_is_beyond & (torch.randint(4, value.shape, generator=generator) == 0)
+        part = part.masked_fill(is_zero, 0)
         parts.append(torch.where(holder == rank, value, part))
     return parts
 

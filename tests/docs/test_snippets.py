@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import doctest
 import importlib
 import re
 import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dtensor_registry.cli import main
 from dtensor_registry.testing import StrategyConformance
+from tests.docs.snippets import DOCS, Snippet, run_python, snippets
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "write-a-plugin.md"
+PAGE = DOCS / "write-a-plugin.md"
 TEXT = PAGE.read_text("utf-8")
-
-
-@dataclass(frozen=True)
-class Snippet:
-    """One fenced block: its language, its code, and the line of the page that it starts on."""
-
-    language: str
-    code: str
-    line: int
-
-
-def snippets() -> Iterator[Snippet]:
-    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL):
-        yield Snippet(match[1], match[2], TEXT.count("\n", 0, match.start(2)) + 1)
-
-
-ALL = list(snippets())
+ALL = list(snippets(PAGE))
 PLUGIN_ENDS = TEXT.partition("## Check it")[0].count("\n")
 """What is Python above this line is the plugin, what is below uses it."""
 NEEDS_RANKS = TEXT.partition("## Use it")[0].count("\n")
@@ -62,15 +43,8 @@ def source() -> str:
 
 def run(snippet: Snippet, names: dict[str, Any]) -> None:
     """Run one snippet that is not part of the plugin."""
-    if snippet.language == "python":
-        exec(compile("\n" * (snippet.line - 1) + snippet.code, str(PAGE), "exec"), names)
-    elif snippet.language == "pycon":
-        parser = doctest.DocTestParser()
-        test = parser.get_doctest(snippet.code, names, PAGE.name, str(PAGE), snippet.line - 1)
-        told: list[str] = []
-        doctest.DocTestRunner().run(test, out=told.append, clear_globs=False)
-        names.update(test.globs)
-        assert not told, "".join(told)
+    if snippet.language in ("python", "pycon"):
+        run_python(snippet, names)
     elif snippet.language == "console":
         for line in snippet.code.splitlines():
             program, *arguments = shlex.split(line.removeprefix("$ "))

@@ -1,0 +1,132 @@
+"""What this process has: which torch, whose rules are in force, what others did to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.compiler.config
+from packaging.version import Version
+
+from dtensor_registry._torch import compile_caches
+from dtensor_registry._torch.foreign import overwritten, strangers
+from dtensor_registry._torch.loan import LOAN
+from dtensor_registry._torch.surface import SURFACE, TESTED
+from dtensor_registry._torch.threads import REMEDY, caching_threads
+from dtensor_registry.checkup.values import Check, judge
+from dtensor_registry.discovery import Discovery
+from dtensor_registry.errors import RegistryError
+from dtensor_registry.installation.fingerprint import Fingerprint, of_installation
+from dtensor_registry.installation.locking import check_lock
+from dtensor_registry.resolution import Resolution
+from dtensor_registry.settings import Settings
+
+
+def check_torch() -> Check:
+    """Hold torch's version against those that the suite has run on."""
+    oldest, newest = TESTED
+    release = Version(torch.__version__).release
+    strange = not Version(oldest).release <= release <= Version(newest).release
+    told = f"{torch.__version__}, tested from {oldest} to {newest}"
+    outside = ("no test of the host has run on this version",) if strange else ()
+    return judge("torch", told, (), outside, f"pip install 'torch>={oldest},<={newest}'")
+
+
+def check_private_names() -> Check:
+    """Count the private names that the host stands on; it does not start without one of them."""
+    wanted = sum(name.belongs_to(torch.__version__) for name in SURFACE)
+    return Check("private names", "ok", f"all {wanted} that the host stands on are there")
+
+
+def check_in_force() -> Check:
+    """Say what is in force."""
+    told = "; ".join(f"{layer.name}, {len(layer.entries)} ops" for layer in LOAN.layers)
+    return Check("in force", "ok", told or "nothing in this process")
+
+
+def check_tables() -> Check:
+    """Say whether torch's tables hold what the host wrote, and who wrote over it."""
+    found = overwritten()
+    ops = sum(len(layer.entries) for layer in LOAN.layers)
+    told = f"as the host wrote them for {ops} ops" if ops else "nothing of the host's"
+    if found:
+        told = f"{len(found)} of the host's entries were overwritten by other code"
+    return judge(
+        "tables",
+        told,
+        map(str, found),
+        (),
+        "have that code register through dtensor_registry, or before install()",
+    )
+
+
+def check_other_code() -> Check:
+    """List rules that torch was given by neither itself nor a plugin."""
+    found = strangers()
+    told = f"{len(found)} rules in torch's tables are neither torch's nor a plugin's"
+    if not found:
+        told = "all other rules are torch's own"
+    return judge(
+        "other code",
+        told,
+        (),
+        map(str, found),
+        "they count as torch's in setting 'order'; contribute them by a plugin to rank them",
+    )
+
+
+def check_threads() -> Check:
+    """Count threads whose cached decisions no rule reaches."""
+    count = 0 if LOAN.was_used else caching_threads() or 0
+    told = f"{count} other thread(s) have run DTensor ops while nothing was installed"
+    if not count:
+        told = "none has cached decisions that rules do not reach"
+    stale = ("what they decided stays in their caches",) if count else ()
+    return judge("threads", told, (), stale, f"call in each of them:  {REMEDY}")
+
+
+def check_compile_cache() -> Check:
+    """Say whether keys of torch.compile's caches tell rules apart."""
+    tag = torch.compiler.config.cache_key_tag
+    marked = compile_caches.MARK in tag
+    told = f"cache_key_tag is {tag!r}"
+    lost = () if marked or not LOAN.layers else ("it does not hold the rules in force",)
+    return judge(
+        "compile cache",
+        told,
+        lost,
+        (),
+        "append to torch.compiler.config.cache_key_tag what you want there; do not replace it",
+    )
+
+
+def check_fingerprint(
+    settings: Settings, discovery: Discovery, resolution: Resolution, of_process: bool
+) -> Check:
+    """Give the hash of what decides.
+
+    Args:
+        settings: what decides.
+        discovery: what plugins contribute.
+        resolution: who wins each op.
+        of_process: whether that is in force, perhaps with more on top of it.
+    """
+    found = of_installation(settings, discovery, resolution)
+    return Check(
+        "fingerprint", "ok", Fingerprint(LOAN.parts()).digest if of_process else found.digest
+    )
+
+
+def check_lock_file(
+    settings: Settings, discovery: Discovery, resolution: Resolution
+) -> Iterator[Check]:
+    """Hold what was resolved against the lock file, if the settings name one."""
+    if settings.lock is None:
+        return
+    failures = []
+    try:
+        check_lock(settings, discovery, resolution)
+    except RegistryError as error:
+        failures.append(str(error))
+    told = f"{settings.lock}: {'what is installed differs' if failures else 'no difference'}"
+    yield judge("lock", told, failures, (), f"dtensor-registry diff {settings.lock}")

@@ -1,0 +1,80 @@
+"""`dtensor-registry doctor`: is everything as it should be, and what to do where it is not."""
+
+from __future__ import annotations
+
+import argparse
+
+from pydantic import BaseModel, ConfigDict
+
+from dtensor_registry.checkup import Checkup, State, doctor
+from dtensor_registry.cli.command import FINE, PROBLEM, Command
+from dtensor_registry.cli.screen import print_json, print_lines
+from dtensor_registry.settings import read_settings
+
+
+class CheckRow(BaseModel):
+    """One thing that was looked at, as `Check` has it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    about: str
+    state: State
+    told: str
+    details: tuple[str, ...]
+    next_step: str
+
+
+class DoctorReport(BaseModel):
+    """What `doctor --json` prints.
+
+    Attributes:
+        state: how the worst check is.
+        checks: in the order in which one rests on the other.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    state: State
+    checks: tuple[CheckRow, ...]
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: it looks at everything."""
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    checkup = doctor(read_settings())
+    if arguments.json:
+        print_json(_report(checkup))
+    else:
+        print_lines(str(checkup))
+    return PROBLEM if checkup.state == "fail" else FINE
+
+
+def _report(checkup: Checkup) -> DoctorReport:
+    return DoctorReport(
+        state=checkup.state,
+        checks=tuple(
+            CheckRow(
+                about=check.about,
+                state=check.state,
+                told=check.told,
+                details=check.details,
+                next_step=check.next_step,
+            )
+            for check in checkup.checks
+        ),
+    )
+
+
+DOCTOR = Command(
+    name="doctor",
+    summary="check torch, plugins, settings and caches, and say what to do",
+    details="Check what sharding rests on: torch's version and the private names that are used of\n"
+    "it, plugins, names in settings, conflicts, rules that other code wrote to torch's tables,\n"
+    "autoload, the tag of torch's compile caches. Each line is ok, warn or fail, with the next\n"
+    "step. Plugins are loaded; nothing is put in force. In a program: dtensor_registry.doctor()",
+    example="dtensor-registry doctor",
+    configure=_configure,
+    run=_run,
+)
