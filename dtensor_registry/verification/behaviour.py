@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from dtensor_registry.placements import Replicate
+from dtensor_registry.placements import Partial, Replicate
 from dtensor_registry.rules.metadata import TensorMeta
 from dtensor_registry.rules.strategy import Rule
 from dtensor_registry.verification.findings import Finding
@@ -34,6 +34,17 @@ class Answer:
     rows: tuple[Any, ...] = ()
     shown: tuple[str, ...] = ()
     finding: Finding | None = None
+
+    def with_partials(self) -> Answer:
+        """Keep the rows in which something is partial."""
+        kept = [
+            (row, shown)
+            for row, shown in zip(self.rows, self.shown, strict=True)
+            if isinstance(row, (list, tuple)) and any(isinstance(plain(e), Partial) for e in row)
+        ]
+        return replace(
+            self, rows=tuple(row for row, _ in kept), shown=tuple(shown for _, shown in kept)
+        )
 
 
 def described(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -21,7 +21,7 @@ from dtensor_registry.verification.behaviour import (
 )
 from dtensor_registry.verification.complete import missing_rows
 from dtensor_registry.verification.findings import Finding, Report
-from dtensor_registry.verification.inputs import Role, Sample, sample_of, telling, variants
+from dtensor_registry.verification.inputs import Role, Sample, odd, sample_of, telling, variants
 from dtensor_registry.verification.isolation import Note, silent
 from dtensor_registry.verification.layout import layout_of
 from dtensor_registry.verification.program import name_of
@@ -133,7 +133,7 @@ def _judge_call(
     """Judge a sample and its variants; return the first of each role that the op takes."""
     accepted: dict[Role, tuple[WholeRun, Answer]] = {}
 
-    def judge_each(calls: Iterable[Sample]) -> None:
+    def judge_each(calls: Iterable[Sample], partial_only: bool = False) -> None:
         for variant in calls:
             tally.note(f"{ON_WHOLE}: {variant}  ({variant.origin})")
             try:
@@ -151,15 +151,20 @@ def _judge_call(
             for finding in repeated(answer):
                 tally.add(finding)
             if by_pieces:
-                judge_answer(op, whole, answer, tally, seed=seed, allow_empty=allow_empty)
+                judged = answer.with_partials() if partial_only else answer
+                judge_answer(op, whole, judged, tally, seed=seed, allow_empty=allow_empty)
             else:
                 _read_answer(whole, answer, tally)
             accepted.setdefault(variant.role, (whole, answer))
 
     judge_each(variants(sample, seed=seed, sizes=sizes))
-    offered = {shown for _, answer in accepted.values() for shown in answer.shown}
+    answers = [answer for _, answer in accepted.values()]
+    offered = {shown for answer in answers for shown in answer.shown}
     if by_pieces and not all(map(tally.is_proven, offered)):
         judge_each(telling(sample, seed=seed))
+    elif by_pieces and any(answer.with_partials().rows for answer in answers):
+        # Kernels may treat nan otherwise where a piece ends: only sums and the like must bear it.
+        judge_each(odd(sample, seed=seed), partial_only=True)
     return accepted
 
 

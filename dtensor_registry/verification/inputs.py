@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal, TypeAlias
 
@@ -155,15 +155,29 @@ def variants(sample: Sample, *, seed: int = 0, sizes: bool = True) -> Iterator[S
 def telling(sample: Sample, *, seed: int = 0) -> Iterator[Sample]:
     """Yield the call with values that some ops make a difference of, and no others do.
 
-    Few values, so that two tensors agree here and there (`eq`, `nextafter`); then nan and
-    infinities among them (`isnan`); then only values in [-1, 1], where polynomials and inverse
-    functions are defined.
+    Few values, so that two tensors agree here and there (`eq`, `nextafter`); then `odd` ones
+    (`isnan`); then only values in [-1, 1], where polynomials and inverse functions are defined.
     """
     few = torch.tensor([-2.0, -1.0, 0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
-    odd = torch.tensor([math.nan, math.inf, -math.inf, 0.0, 1.0], dtype=torch.float64)
-    for values, told in ((few, "few different values"), (odd, "nan and infinities among them")):
-        yield sample.changed(_from_list(values, seed), told, "telling")
+    yield sample.changed(_from_list(few, seed), "few different values", "telling")
+    yield from odd(sample, seed=seed)
     yield sample.changed(_within_one(seed), "values in [-1, 1]", "telling")
+
+
+def odd(sample: Sample, *, seed: int = 0) -> Iterator[Sample]:
+    """Yield the call with nan and zeros, then with infinities too: a linear op bears them.
+
+    `nan_to_num` does not; `xlogy(x, y)` does for y = 2, so plain numbers are also negated.
+    """
+    some = [math.nan, 0.0, 1.0, -2.0]
+    for values, told in ((some, "nan"), ([*some, math.inf, -math.inf], "nan and infinities")):
+        among = _from_list(torch.tensor(values, dtype=torch.float64), seed)
+        yield sample.changed(among, f"{told} among them", "telling")
+    args = tuple(-value if isinstance(value, float) else value for value in sample.args)
+    if any(isinstance(value, float) for value in args):
+        negated = replace(sample, args=args)
+        among = _from_list(torch.tensor(some, dtype=torch.float64), seed)
+        yield negated.changed(among, "nan among them, its numbers negated", "telling")
 
 
 def _from_list(values: torch.Tensor, seed: int) -> Change:

@@ -84,8 +84,9 @@ def split_partial(
         raise NotImplementedError(f"complex numbers have no order, so no P({reduce_op})")
     if reduce_op in ("sum", "avg"):
         offsets = [_noise(value, rank + 1, generator) for rank in range(count - 1)]
-        if offsets and value.dtype.is_floating_point and value.isnan().any():
-            # No number is what infinities of both signs add up to, too.
+        if offsets and value.dtype.is_floating_point and value.isinf().any():
+            # No number is what infinities of both signs add up to, too. Where there are none
+            # they stay away: `nan_to_num` makes numbers of them that hide all others.
             coins = torch.randint(2, value.shape, generator=generator).bool() & value.isnan()
             offsets[0] = torch.where(coins, torch.inf, offsets[0])
             value = torch.where(coins, -torch.inf, value)

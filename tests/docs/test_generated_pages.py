@@ -29,10 +29,8 @@ def test_every_command_has_a_published_schema(command: Any) -> None:
     assert schema.get("title", schema.get("$ref", "")).endswith(title)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["plugins"], ["plugins", "--load"], ["ops"], ["verify", "blue", "--samples=1", "--jobs=1"]],
-)
+# Of `verify`, tests/new/test_generated.py.
+@pytest.mark.parametrize("arguments", [["plugins"], ["plugins", "--load"], ["ops"]])
 def test_json_is_what_the_published_schema_says(
     arguments: list[str], fake_distribution: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from dtensor_registry import hookspecs
+from dtensor_registry.cli.program import parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -48,6 +50,15 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             lost.append(f"{file}#{anchor}")
     assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_line_is_one(page: Path) -> None:
+    text = page.read_text("utf-8").replace("\\\n", " ")
+    for line in re.findall(r"^(?:\$ | {4}(?:\$ )?)(dtensor-registry .*)$", text, re.MULTILINE):
+        words = shlex.split(line, comments=True)[1:]
+        if not {"...", "--print-completion", "--help"} & set(words):
+            assert parse(words).command, line
 
 
 def test_the_index_lists_every_page_and_schema() -> None:

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from dtensor_registry.cli import main
+from dtensor_registry.cli.verify import VerifyReport
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 SECONDS = 180
 """After which a child is stopped, with all that it started."""
@@ -65,7 +68,11 @@ def test_its_tests_pass(project: Path) -> None:
 
 def test_verify_trusts_its_rules(project: Path) -> None:
     command = ["dtensor_registry.cli", "verify", "blue-rules", "--jobs", "1", "--json"]
-    report = json.loads(run(*command, cwd=project.parent, path=project.parent / "site"))
+    out = run(*command, cwd=project.parent, path=project.parent / "site")
+    report = json.loads(out)
+    published = json.loads((DOCS / "verify.schema.json").read_text("utf-8"))
+    assert set(report) == set(published["required"])
+    VerifyReport.model_validate_json(out)
     assert {rule["op"]: (rule["state"], rule["samples"]) for rule in report["rules"]} == {
         "blue_rules.gated.default": ("trusted", "author"),
         "blue_rules.project.default": ("trusted", "author"),

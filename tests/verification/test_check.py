@@ -366,3 +366,22 @@ def test_the_program_of_a_finding_runs_in_a_process_of_its_own() -> None:
         [sys.executable, "-c", finding.program], capture_output=True, text=True, timeout=120
     )
     assert ran.stdout.startswith("unsound: P(sum) <- P(sum), P(sum) on 2 ranks: "), ran.stderr
+
+
+# Numbers that a rule meets only now and then.
+
+
+def test_a_sum_must_not_pass_where_nan_is_replaced() -> None:
+    report = told(aten.nan_to_num.default, rows((P(), P())), (X,), budget=0)
+    assert errors(report) == [("unsound", "P(sum) <- P(sum)")]
+
+
+def test_a_maximum_must_not_pass_into_truth_values() -> None:
+    report = told(aten.logical_not.default, rows((P("max"), P("max"))), (X,), budget=0)
+    assert ("unsound", "P(max) <- P(max)") in errors(report)
+
+
+def test_a_row_that_is_right_for_positive_numbers_only_is_unsound() -> None:
+    call = (X, 2.5)
+    report = told(aten.xlogy.Scalar_Other, rows((P(), P())), call, budget=0)
+    assert errors(report) == [("unsound", "P(sum) <- P(sum)")]

@@ -79,7 +79,15 @@ def test_no_rank_alone_holds_the_value_and_no_two_hold_the_same(reduce_op: str) 
     for rank, part in enumerate(parts):
         assert not torch.equal(part, whole)
         assert not any(torch.equal(part, other) for other in parts[:rank])
-        assert len(part.sign().unique()) == 2
+        assert {-1, 1} <= set(part.sign().unique().tolist())
+
+
+@pytest.mark.parametrize("reduce_op", ["max", "min"])
+def test_a_rank_beyond_an_extreme_may_hold_zero(reduce_op: str) -> None:
+    whole = draw((8, 4), torch.float64, 3)
+    parts = split_partial(whole, reduce_op, 3, generator(0))
+    assert torch.equal(reduce_parts(parts, reduce_op), whole)
+    assert any((part == 0).any() for part in parts)
 
 
 @pytest.mark.parametrize("reduce_op", ["max", "min"])
@@ -130,8 +138,12 @@ def test_a_piece_keeps_the_order_of_strides() -> None:
 
 
 def test_no_number_is_split_into_infinities_of_both_signs_now_and_then() -> None:
-    parts = split_partial(torch.full((50,), torch.nan), "sum", 2, generator(0))
-    assert reduce_parts(parts, "sum").isnan().all()
+    whole = torch.full((50,), torch.nan)
+    parts = split_partial(whole, "sum", 2, generator(0))
+    assert not any(part.isinf().any() for part in parts)
+    whole[7] = torch.inf
+    parts = split_partial(whole, "sum", 2, generator(0))
+    assert torch.equal(reduce_parts(parts, "sum").isnan(), whole.isnan())
     assert parts[0].isinf().any()
     assert not parts[0].isinf().all()
 
