@@ -29,7 +29,7 @@ from dtensor_registry.verification.soundness import judge_answer
 from dtensor_registry.verification.static import plain, show_row
 from dtensor_registry.verification.tally import Tally
 from dtensor_registry.verification.truth import said
-from dtensor_registry.verification.wholerun import WholeRun, run_whole
+from dtensor_registry.verification.wholerun import WholeRun, alike_memory, run_whole
 
 _MOST_MISSING = 5
 """Missing rows that one call may report, the most useful first."""
@@ -44,6 +44,7 @@ ON_WHOLE = "the op itself, on whole tensors"
 """Likewise, while no row is tried."""
 
 
+@alike_memory()
 def check(
     op: Callable[..., Any],
     samples: Iterable[Any],

@@ -11,8 +11,6 @@ import torch
 
 from dtensor_registry.verification.pieces import is_inexact
 
-_HALF = (torch.float16, torch.bfloat16)
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -39,7 +37,7 @@ def relative_tolerance(tensors: Iterable[torch.Tensor], length: int) -> float:
     """Bound the rounding error of one op, relative to the largest number in it.
 
     A few roundings of the coarsest dtype that takes part, and `sqrt(length)` roundings of the
-    dtype that sums are kept in: float32 for half precision.
+    dtype that sums are kept in: float32 for 16 bits and less.
 
     Source: N. Higham and T. Mary, "A new approach to probabilistic rounding error analysis",
     SIAM J. Sci. Comput. 41 (2019): sums of n terms err by about sqrt(n) roundings.
@@ -55,7 +53,7 @@ def relative_tolerance(tensors: Iterable[torch.Tensor], length: int) -> float:
     if not dtypes:
         return 0.0
     step = max(torch.finfo(dtype).eps for dtype in dtypes)
-    summed = max(torch.finfo(torch.float32 if t in _HALF else t).eps for t in dtypes)
+    summed = max(torch.finfo(torch.float32 if t.itemsize < 4 else t).eps for t in dtypes)
     return 8 * step + 16 * summed * math.sqrt(length)
 
 
@@ -63,13 +61,14 @@ def tolerance_of(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     """Bound the rounding error of one call, relative to the largest number in it.
 
     An op that makes real numbers of integers alone computes them in the default dtype, also
-    where it then writes them to something finer.
+    where it then writes them to something finer. Numbers of 8 bits are multiplied as they are,
+    without a rounding: those that go in do not count.
 
     Args:
         inputs: what the op reads.
         outputs: what it returns or writes to.
     """
-    tensors = [*inputs, *outputs]
+    tensors = [*(tensor for tensor in inputs if tensor.itemsize > 1), *outputs]
     if not any(map(is_inexact, inputs)) and any(map(is_inexact, outputs)):
         tensors.append(torch.empty(0, dtype=torch.get_default_dtype()))
     return relative_tolerance(tensors, max((tensor.numel() for tensor in tensors), default=1))

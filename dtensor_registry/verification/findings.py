@@ -130,8 +130,9 @@ class Report:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether nothing is wrong, and at least one call could be made to find out."""
-        return not self.errors and self.samples > 0
+        """Whether nothing is wrong, and calls could show it of some row, if there are any."""
+        shown = bool(self.sound) or not self.of_kind("untested")
+        return not self.errors and self.samples > 0 and shown
 
     def of_kind(self, kind: Kind) -> tuple[Finding, ...]:
         """The findings of one kind."""

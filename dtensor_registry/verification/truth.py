@@ -28,7 +28,12 @@ from dtensor_registry.verification.layout import (
 )
 from dtensor_registry.verification.rebuild import output_difference, rebuild_difference
 from dtensor_registry.verification.static import show_row
-from dtensor_registry.verification.wholerun import WholeRun, is_deterministic, run_whole
+from dtensor_registry.verification.wholerun import (
+    WholeRun,
+    alike_memory,
+    is_deterministic,
+    run_whole,
+)
 
 HOLDS_NOTHING = "a rank would hold nothing of an input, which the op does not take"
 """Why a row is not tried on a mesh."""
@@ -73,6 +78,7 @@ class Verdict:
         return f"{self.outcome}: {rows} on {ranks} ranks{said}"
 
 
+@alike_memory()
 def check_row(
     op: Callable[..., Any],
     args: Sequence[Any],

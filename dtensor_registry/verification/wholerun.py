@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -98,6 +99,23 @@ def _with_room(piece: torch.Tensor, room: int) -> _Roomy:
     buffer = piece.new_zeros(piece.numel() + room)
     buffer.as_strided(dense.shape, dense.stride()).copy_(piece)
     return buffer, dense.shape, dense.stride()
+
+
+@contextmanager
+def alike_memory() -> Iterator[None]:
+    """Have all memory that a kernel leaves as it finds it hold the same: nan, or the largest.
+
+    Else `empty_like` would differ from run to run, and now and then not.
+    """
+    was_on = torch.are_deterministic_algorithms_enabled()
+    warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*does not have a deterministic implementation")
+            yield
+    finally:
+        torch.use_deterministic_algorithms(was_on, warn_only=warned_only)
 
 
 def run_whole(

@@ -34,12 +34,13 @@ from dtensor_registry.verification.findings import Kind
 from dtensor_registry.verification.inputs import sample_of
 from dtensor_registry.verification.isolation import Note, silent
 from dtensor_registry.verification.program import drawn_again, written_call
-from dtensor_registry.verification.wholerun import is_deterministic
+from dtensor_registry.verification.wholerun import alike_memory, is_deterministic
 
 MESHES: tuple[tuple[int, ...], ...] = ((2,), (4,), (2, 2))
 """Meshes on which a call is tried."""
 
 
+@alike_memory()
 def check_installed(
     op: OpOverload,
     samples: Iterable[Any],

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+import dtensor_registry as dr
 import dtensor_registry_structure
 from dtensor_registry.placements import parse_placements, show_placements
 from dtensor_registry.rules import TensorMeta
+from dtensor_registry.testing import check_installed
 from dtensor_registry.verification import check_row
 from dtensor_registry_structure.refused import REFUSED
 from dtensor_registry_structure.rules import STRATEGIES
@@ -69,6 +71,22 @@ def test_a_new_tensor_is_cut_as_its_model_and_never_partial() -> None:
     assert {row.split(", ")[0] for row in rows[2:]} == {"R"}
     wrong = parse_placements("P(sum), P(sum)")
     assert check_row(torch.ops.aten.ones_like.default, (numbers(4, 6),), {}, wrong, 2).is_wrong
+
+
+def test_a_filled_tensor_is_no_part_of_a_sum() -> None:
+    rows = rows_of("aten.fill_.Scalar", numbers(4, 6), 1.0)
+    assert rows[:2] == ["S(0), S(0)", "S(1), S(1)"]
+    assert set(rows[2:]) == {"P(avg), P(avg)", "P(max), P(max)", "P(min), P(min)"}
+
+
+def test_the_gradient_of_a_partial_divisor_is_right() -> None:
+    # torch begins it with `empty_like(divisor).fill_(1)`.
+    call = ((numbers(5, 5), numbers(5, 1), numbers(1, 5) + 10), {})
+    comes = "P(sum), P(sum); P(sum), P(sum); R, P(sum)"
+    allowed = ("dtensor-registry-pointwise", "dtensor-registry-structure")
+    with dr.install(allowed=allowed):
+        report = check_installed(torch.ops.aten.addcdiv.default, [call], [(2, 2)], inputs=comes)
+    assert report.is_trusted, str(report)
 
 
 def test_equal_takes_shards_of_both_and_no_partial() -> None:

@@ -37,7 +37,8 @@ def _table() -> Iterator[SingleDimStrategy]:
         "aten._cdist_forward.default", ByName(distances.cdist_rows), samples=samples.cdist
     )
     yield SingleDimStrategy(
-        ["aten._embedding_bag.default", "aten._embedding_bag_forward_only.default"],
+        # Not `_embedding_bag_forward_only`: its fake kernel tells another shape than the CPU's.
+        "aten._embedding_bag.default",
         ByName(bags.embedding_bag_rows),
         samples=samples.bags,
     )
@@ -87,13 +88,25 @@ def _table() -> Iterator[SingleDimStrategy]:
         "aten.bincount.default", ByName(distances.bincount_rows), samples=samples.counts
     )
     yield SingleDimStrategy("aten.copy.default", ByName(copies.copy_rows), samples=samples.copies)
-    yield SingleDimStrategy("aten.equal.default", ByName(copies.equal_rows))
     yield SingleDimStrategy(
-        ["aten.full_like.default", "aten.ones_like.default", "aten.zeros_like.default"],
+        [
+            "aten.empty_like.default",
+            "aten.full_like.default",
+            "aten.ones_like.default",
+            "aten.zeros_like.default",
+        ],
         copies.new_like_rows,
         schema_info=_NO_FILL_VALUE,
         allow_uneven_sharding=True,
     )
+    yield SingleDimStrategy("aten.equal.default", ByName(copies.equal_rows))
+    for overload, calls in (("Scalar", samples.fills), ("Tensor", samples.tensor_fills)):
+        yield SingleDimStrategy(
+            f"aten.fill_.{overload}",
+            ByName(copies.fill_rows),
+            allow_uneven_sharding=True,
+            samples=calls,
+        )
     yield SingleDimStrategy(
         "aten.histogram.bin_ct",
         ByName(distances.histogram_rows),
