@@ -131,10 +131,12 @@ def _split_extreme(
 ) -> list[torch.Tensor]:
     """One rank, another for each element, holds the value; the others lie beyond it.
 
-    Some lie just beyond, some beyond the range of all values, where they have another sign, and
-    where zero lies beyond some are zero, which is another truth value.
+    Some lie just beyond, some beyond the range of all values, where they have another sign. If
+    there are zeros among the values, some are zero where that lies beyond: another truth value.
+    Else there are none, since gradients may jump at zero.
     """
     holder = _holder(value, count, generator)
+    with_zeros = bool((value == 0).any())
     parts = []
     for rank in range(count):
         noise = _noise(value, rank + 1, generator).abs()
@@ -148,7 +150,7 @@ def _split_extreme(
             part = torch.minimum(part, value) if reduce_op == "max" else torch.maximum(part, value)
         zero_is_beyond = value > 0 if reduce_op == "max" else value < 0
         is_zero = zero_is_beyond & (torch.randint(4, value.shape, generator=generator) == 0)
-        part = part.masked_fill(is_zero, 0)
+        part = part.masked_fill(is_zero & with_zeros, 0)
         parts.append(torch.where(holder == rank, value, part))
     return parts
 
