@@ -57,6 +57,7 @@ class Bench:
     def _verify(
         self, key: Key, calls: int, seconds: float, given: Sequence[Any] | None, isolated: bool
     ) -> Any:
+        from dtensor_registry._torch.checking.subjects import entries_beneath
         from dtensor_registry._torch.checking.verify import (
             Options,
             Task,
@@ -71,7 +72,8 @@ class Bench:
         options = Options(samples=calls, seconds=seconds)
         samples = None if given is None else tuple(map(sample_of, given))
         if not isolated:
-            return verify_subject(self.subjects[key], options, samples)
+            beneath = entries_beneath(self._settings)
+            return verify_subject(self.subjects[key], options, samples, beneath=beneath)
         if self._isolated is None:
             self._isolated = Isolated(verify_task, seconds)
         outcome = self._isolated.run(Task(self._settings, (), key, options, samples))

@@ -17,6 +17,7 @@ from dtensor_registry._torch.checking.torch_rules import torch_rule, torch_schem
 from dtensor_registry._torch.entries import single_dim_entry
 from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.tables import LEDGER, propagator
+from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Contribution, Discovery, discover
 from dtensor_registry.errors import InstallError, SettingsError
 from dtensor_registry.resolution import Resolution, resolve
@@ -187,6 +188,16 @@ def _of_contribution(name: str, contribution: Contribution, resolution: Resoluti
 def _in_form_of(op: OpOverload, samples: Callable[[], Iterable[Any]]) -> Iterable[Sample]:
     """Turn the author's calls of an op into calls of one of its variants."""
     return derived_calls(op, [sample_of(given) for given in samples()])
+
+
+def entries_beneath(settings: Settings) -> dict[OpOverload, Entry]:
+    """Make what torch's tables hold with everything installed.
+
+    Raises:
+        RegistryError: whatever `discover` raises.
+    """
+    lenient = settings.model_copy(update={"on_conflict": "skip"})
+    return Winners(discover(settings), lenient).entries()
 
 
 def _of_torch() -> Iterator[Subject]:

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import torch
+from torch._ops import OpOverload
 
 from dtensor_registry._torch.checking.installed import check_installed
 from dtensor_registry._torch.checking.samples import Samples, samples_for
-from dtensor_registry._torch.checking.subjects import Subject, find_subjects
-from dtensor_registry._torch.loan import LOAN, Layer
+from dtensor_registry._torch.checking.subjects import Subject, entries_beneath, find_subjects
+from dtensor_registry._torch.loan import LOAN, Entry, Layer
 from dtensor_registry._torch.tables import propagator
 from dtensor_registry.settings import Settings
 from dtensor_registry.verification import Finding, Report, Sample, check
@@ -112,8 +114,18 @@ def verify_subject(
     options: Options = Options(),
     given: Sequence[Sample] | None = None,
     note: Note = silent,
+    *,
+    beneath: Mapping[OpOverload, Entry] = MappingProxyType({}),
 ) -> Verified:
-    """Verify one rule in this process."""
+    """Verify one rule in this process.
+
+    Args:
+        subject: the rule.
+        options: how much is tried.
+        given: calls in place of the author's.
+        note: is told what is about to be tried.
+        beneath: rules of other ops that are installed, for its gradients.
+    """
     began = time.monotonic()
     report = Report(subject.name, subject.owner, "", (), (), 0, 0)
     if subject.op is None or subject.rule is None:
@@ -140,7 +152,7 @@ def verify_subject(
         note=note,
     )
     if options.dispatched:
-        report = _with_dispatch(subject, report, samples, options, note)
+        report = _with_dispatch(subject, report, samples, options, note, beneath)
     seconds = time.monotonic() - began
     return Verified(subject.name, subject.plugin, report, samples.source, samples.note, seconds)
 
@@ -184,8 +196,9 @@ def verify(
 def verify_task(task: Task, note: Note) -> Verified:
     """Verify one rule in this process, which was started for it."""
     torch.set_num_threads(1)
-    subject = _subjects(_Lookup(task.settings, task.patterns))[task.key]
-    return verify_subject(subject, task.options, task.samples, note)
+    lookup = _Lookup(task.settings, task.patterns)
+    subject, beneath = _subjects(lookup)[task.key], _beneath(lookup)
+    return verify_subject(subject, task.options, task.samples, note, beneath=beneath)
 
 
 def _outcomes(
@@ -237,21 +250,24 @@ def lost(subject: Subject, outcome: Outcome[Task, Verified]) -> Verified:
 
 
 def _with_dispatch(
-    subject: Subject, report: Report, samples: Samples, options: Options, note: Note
+    subject: Subject,
+    report: Report,
+    samples: Samples,
+    options: Options,
+    note: Note,
+    beneath: Mapping[OpOverload, Entry],
 ) -> Report:
-    """Add what running through DTensor shows, with this rule in force."""
-    assert subject.op is not None
+    """Add what running through DTensor shows, with this rule in force.
+
+    Gradients are other ops. A rule is charged with what goes wrong both where torch's rules
+    decide these and where everything that is installed does: a fault elsewhere is not its own.
+    """
     if any(finding.kind in ("raises", "malformed") for finding in report.errors):
         return report  # the host would refuse to run it
-    with _in_force(subject):
-        seen = check_installed(
-            subject.op,
-            samples.calls[: options.dispatched],
-            rule=subject.rule,
-            draws=options.draws,
-            seed=options.seed,
-            note=note,
-        )
+    seen = _dispatched(subject, samples, options, note, {})
+    if seen.errors and beneath:
+        again = _dispatched(subject, samples, options, note, beneath)
+        seen = seen if again.errors else again
     return replace(
         report,
         findings=tuple(sorted((*report.findings, *seen.findings), key=lambda f: not f.is_error)),
@@ -259,14 +275,34 @@ def _with_dispatch(
     )
 
 
+def _dispatched(
+    subject: Subject,
+    samples: Samples,
+    options: Options,
+    note: Note,
+    beneath: Mapping[OpOverload, Entry],
+) -> Report:
+    assert subject.op is not None
+    with _in_force(subject, beneath):
+        return check_installed(
+            subject.op,
+            samples.calls[: options.dispatched],
+            rule=subject.rule,
+            draws=options.draws,
+            seed=options.seed,
+            note=note,
+        )
+
+
 @contextmanager
-def _in_force(subject: Subject) -> Iterator[None]:
+def _in_force(subject: Subject, beneath: Mapping[OpOverload, Entry]) -> Iterator[None]:
     """Have an op decided by this rule, whatever else is installed; torch's by torch alone."""
     assert subject.op is not None
     if subject.entry is None:
         yield
         return
-    layer = Layer(f"a check of {subject.name}", height=3, entries={subject.op: subject.entry})
+    entries = {**beneath, subject.op: subject.entry}
+    layer = Layer(f"a check of {subject.name}", height=3, entries=entries)
     LOAN.add(layer)
     try:
         yield
@@ -283,6 +319,11 @@ class _Lookup:
 @lru_cache(maxsize=4)
 def _subjects(lookup: _Lookup) -> dict[Key, Subject]:
     return {s.key: s for s in find_subjects(lookup.settings, lookup.patterns)}
+
+
+@lru_cache(maxsize=4)
+def _beneath(lookup: _Lookup) -> dict[OpOverload, Entry]:
+    return entries_beneath(lookup.settings)
 
 
 def _frozen(samples: Iterable[Sample] | None) -> tuple[Sample, ...] | None:

@@ -73,12 +73,6 @@ def test_a_new_tensor_is_cut_as_its_model_and_never_partial() -> None:
     assert check_row(torch.ops.aten.ones_like.default, (numbers(4, 6),), {}, wrong, 2).is_wrong
 
 
-def test_a_filled_tensor_is_no_part_of_a_sum() -> None:
-    rows = rows_of("aten.fill_.Scalar", numbers(4, 6), 1.0)
-    assert rows[:2] == ["S(0), S(0)", "S(1), S(1)"]
-    assert set(rows[2:]) == {"P(avg), P(avg)", "P(max), P(max)", "P(min), P(min)"}
-
-
 def test_the_gradient_of_a_partial_divisor_is_right() -> None:
     # torch begins it with `empty_like(divisor).fill_(1)`.
     call = ((numbers(5, 5), numbers(5, 1), numbers(1, 5) + 10), {})

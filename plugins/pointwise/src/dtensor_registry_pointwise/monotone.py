@@ -85,6 +85,17 @@ LARGEST_WRITTEN = Family(
     ),
 )
 
+CONSTANT = Family(
+    "f(max(a, b)) = f(a) = f(b), while f(a + b) = f(a): f hangs on nothing",
+    claim(
+        [
+            "aten.fill_.Scalar",
+            "aten.fill_.Tensor",
+        ],
+        pointwise(monotone={0: "up"}),
+    ),
+)
+
 LOG_SUMS = Family(
     "f(max(a, b), y) = max(f(a, y), f(b, y)): f never falls in x nor in y",
     claim(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dtensor_registry import REPLICATE, ShardingPlaceholder, is_tensor
+from dtensor_registry import REPLICATE, ShardingPlaceholder
 from dtensor_registry_structure.arguments import Row, line, linear, partials
 
 
@@ -28,16 +28,6 @@ def equal_rows(self: Any, other: Any) -> Iterator[Row]:
     if tuple(self.shape) == tuple(other.shape):
         for dim in range(len(self.shape)):
             yield [ShardingPlaceholder(dim)] * 2
-
-
-def fill_rows(self: Any, value: Any) -> Iterator[Row]:
-    """`fill_(self, value)`: every rank gets the value, and is not part of a sum or product."""
-    whole = [REPLICATE] if is_tensor(value) else []
-    for dim in range(len(self.shape)):
-        yield [*[ShardingPlaceholder(dim)] * 2, *whole]
-    for partial in partials(self):
-        if partial.reduce_op in ("avg", "band", "bor", "max", "min"):
-            yield [partial, partial, *whole]
 
 
 def new_like_rows(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Row]:

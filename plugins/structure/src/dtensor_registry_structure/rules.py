@@ -100,13 +100,6 @@ def _table() -> Iterator[SingleDimStrategy]:
         allow_uneven_sharding=True,
     )
     yield SingleDimStrategy("aten.equal.default", ByName(copies.equal_rows))
-    for overload, calls in (("Scalar", samples.fills), ("Tensor", samples.tensor_fills)):
-        yield SingleDimStrategy(
-            f"aten.fill_.{overload}",
-            ByName(copies.fill_rows),
-            allow_uneven_sharding=True,
-            samples=calls,
-        )
     yield SingleDimStrategy(
         "aten.histogram.bin_ct",
         ByName(distances.histogram_rows),

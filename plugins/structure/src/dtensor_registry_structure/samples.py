@@ -248,18 +248,6 @@ def puts() -> Iterator[Call]:
         yield (x, torch.arange(5) * 5 % 12, x.flatten()[2:7] * 3, accumulate), {}
 
 
-def fills() -> Iterator[Call]:
-    yield (_numbers(3, 4), 2.5), {}
-    # One element cannot be the same as all others, which would prove nothing.
-    yield (_numbers(1, 1), 2.5), {}
-    yield (_numbers(1, 1).int(), 3), {}
-
-
-def tensor_fills() -> Iterator[Call]:
-    for (tensor, value), _ in fills():
-        yield (tensor, tensor.new_tensor(value)), {}
-
-
 def copies() -> Iterator[Call]:
     yield (_numbers(3, 4), _numbers(4)), {}
     yield (_numbers(3, 4), _numbers(3, 4) * 1.1), {}
