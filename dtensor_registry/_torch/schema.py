@@ -18,6 +18,7 @@ class Argument:
 
     Attributes:
         name: as declared.
+        kind: the declared type, as torch prints it.
         tensor: whether it holds a tensor or tensors.
         many: whether it is a list.
         optional: whether it, or an element of it, may be None.
@@ -27,6 +28,7 @@ class Argument:
     """
 
     name: str
+    kind: str
     tensor: bool
     many: bool
     optional: bool
@@ -103,14 +105,16 @@ def facts(op: OpOverload) -> OpFacts:
     arguments = tuple(
         Argument(
             name=argument.name,
-            tensor="Tensor" in str(argument.type),
-            many="List[" in str(argument.type),
-            optional="Optional[" in str(argument.type),
+            kind=kind,
+            tensor="Tensor" in kind,
+            many="List[" in kind,
+            optional="Optional[" in kind,
             keyword=argument.kwarg_only,
             mutated=bool(argument.alias_info and argument.alias_info.is_write),
             alias=_alias(argument),
         )
-        for argument in schema.arguments
+        # To print a type takes as long as all else here together.
+        for argument, kind in ((argument, str(argument.type)) for argument in schema.arguments)
     )
     outputs = tuple(("Tensor" in str(r.type), _alias(r)) for r in schema.returns)
     return OpFacts(
@@ -123,11 +127,10 @@ def facts(op: OpOverload) -> OpFacts:
         random=torch.Tag.nondeterministic_seeded in op.tags,
         # Of a list of views, only the argument says that it is one.
         view=any(a.alias and not a.mutated for a in arguments),
-        schema_info=_safe_key(arguments, schema),
-        sizes=tuple(a.name for a in schema.arguments if _is_int_list(a.type)),
-        complex_in_key=any(
-            kind in str(a.type) for a in schema.arguments for kind in ("number", "complex")
-        ),
+        schema_info=_safe_key(arguments),
+        # Sizes print as List[int] in some schemas and as List[SymInt] in others.
+        sizes=tuple(a.name for a in arguments if "List[int]" in a.kind or "List[SymInt]" in a.kind),
+        complex_in_key=any("number" in a.kind or "complex" in a.kind for a in arguments),
     )
 
 
@@ -167,26 +170,17 @@ def input_names(
     return tuple(found)
 
 
-def _is_int_list(declared: Any) -> bool:
-    # Sizes print as List[int] in some schemas and as List[SymInt] in others.
-    return any(f"List[{kind}]" in str(declared) for kind in ("int", "SymInt"))
-
-
 def _alias(annotated: Any) -> frozenset[str]:
     info = annotated.alias_info
     return frozenset() if info is None else frozenset(info.before_set)
 
 
-def _safe_key(arguments: Sequence[Argument], schema: Any) -> RuntimeSchemaInfo:
+def _safe_key(arguments: Sequence[Argument]) -> RuntimeSchemaInfo:
     """Put every non-tensor argument in the cache key; generators cannot be hashed into one.
 
     The key starts at the first argument, since a number can stand where a tensor is declared.
     """
-    names = [
-        a.name
-        for a, declared in zip(arguments, schema.arguments, strict=True)
-        if a.keyword and "Generator" not in str(declared.type)
-    ]
+    names = [a.name for a in arguments if a.keyword and "Generator" not in a.kind]
     return RuntimeSchemaInfo(
         static_argnum=0,
         static_kwargkey=names,

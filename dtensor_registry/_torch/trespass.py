@@ -56,7 +56,10 @@ def _cells() -> Iterator[tuple[Cell, Any]]:
 
 def _undo_cells(before: dict[Cell, Any]) -> list[str]:
     """Give ops that somebody else than torch has written rules for what they had."""
-    changed = [cell for cell in dict.fromkeys((*before, *dict(_cells()))) if _differs(cell, before)]
+    now = dict(_cells())
+    if now == before:
+        return []  # as after nearly every import, and quickly found out
+    changed = [cell for cell in dict.fromkeys((*before, *now)) if _differs(cell, before)]
     ops = {op for table, op in changed if table not in _INFO_TABLES and _foreign(read((table, op)))}
     told = []
     for cell in changed:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -215,7 +217,7 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
     """
     chosen = settings if settings is not None else read_settings(**overrides)
     key = chosen.model_dump_json()
-    with LOAN.lock:
+    with LOAN.lock, _uncollected():
         if not LOAN.was_used:
             warn_stale_threads()
         held = _installations.get(key)
@@ -230,3 +232,15 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
             if interrupts.came:
                 held.uninstall()  # the caller gets KeyboardInterrupt, and no handle
         return held
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Put off the search for garbage, which among all of torch's objects takes as long again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
