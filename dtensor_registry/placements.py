@@ -9,6 +9,7 @@ The notation, used in messages, in tests and on the command line:
     R            replicated: every rank of the mesh dim holds the whole tensor
     S(0)         sharded on tensor dim 0
     S?(0)        a placeholder: sharded on tensor dim 0, in whatever kind the inputs have
+    S(2)/8       a placeholder for dim 2, which holds 8 groups; no rank gets a part of one
     _S(0, 2)     strided shard of tensor dim 0 with split factor 2
     P(sum)       partial: the tensor is the sum of what the ranks hold
 
@@ -21,7 +22,7 @@ The notation, used in messages, in tests and on the command line:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -82,12 +83,29 @@ class ShardingPlaceholder:
 
     A rule says "these dims are cut together"; how each is cut (plainly, or strided)
     is filled in when the rule meets real inputs.
+
+    Attributes:
+        dim: the tensor dim.
+        groups: how many groups of equal size the dim holds, none of which may be cut, as where
+            it is made of factors; the row is then right only where the number of ranks that
+            share the dim, over the whole mesh, divides this. None if any element may be cut off.
+
+    Raises:
+        ValueError: if there is no group.
+
+    >>> print(ShardingPlaceholder(2), ShardingPlaceholder(2, groups=8))
+    S?(2) S(2)/8
     """
 
     dim: int
+    groups: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.groups is not None and self.groups < 1:
+            raise ValueError(f"dim {self.dim} cannot hold {self.groups} groups: give one or more")
 
     def __str__(self) -> str:
-        return f"S?({self.dim})"
+        return f"S?({self.dim})" if self.groups is None else f"S({self.dim})/{self.groups}"
 
 
 Placement: TypeAlias = Replicate | Shard | StridedShard | Partial
@@ -101,6 +119,7 @@ REPLICATE = Replicate()
 _PATTERN = re.compile(
     r"""\s*(?:
         (?P<replicate>R)
+      | S\(\s*(?P<grouped>-?\d+)\s*\)\s*/\s*(?P<groups>\d+)
       | S\(\s*(?P<shard>-?\d+)\s*\)
       | S\?\(\s*(?P<placeholder>-?\d+)\s*\)
       | _S\(\s*(?P<strided>-?\d+)\s*,\s*(?P<factor>\d+)\s*\)
@@ -109,13 +128,42 @@ _PATTERN = re.compile(
     re.VERBOSE,
 )
 
-_ENDINGS = ("", "R", "(0, 2)", "(0)", "0, 2)", "0)", ", 2)", ")", "2)", "S(0, 2)", "sum)")
+_ENDINGS = ("", "R", "(0, 2)", "(0)", "0, 2)", "0)", ", 2)", ")", "2)", "S(0, 2)", "sum)", "2")
 """What may follow the beginning of a placement, enough of it for each beginning to be one."""
 
 
 def is_shard(placement: object) -> bool:
     """Say whether a placement cuts a tensor dim, in any kind."""
     return isinstance(placement, (Shard, StridedShard, ShardingPlaceholder))
+
+
+def cut_groups(
+    placements: Placements, mesh_shape: Sequence[int], tensor_dim: int, groups: int
+) -> str | None:
+    """Say why ranks cannot share a dim without cutting a group of it, or None if they can.
+
+    Args:
+        placements: of the tensor, one per mesh dim.
+        mesh_shape: ranks per mesh dim; all that cut the dim multiply.
+        tensor_dim: the dim.
+        groups: how many groups of equal size it holds.
+
+    >>> cut_groups((Shard(2), Shard(2)), (2, 2), 2, groups=6)
+    'dim 2 holds 6 groups, which 4 ranks cannot share evenly'
+    >>> cut_groups((Shard(2), Shard(1)), (2, 2), 2, groups=6) is None
+    True
+    """
+    ranks = 1
+    for placement, count in zip(placements, mesh_shape, strict=True):
+        if not isinstance(placement, (Shard, StridedShard)) or placement.tensor_dim != tensor_dim:
+            continue
+        ranks *= count
+        held = f"dim {tensor_dim} holds {groups} groups, which {ranks} ranks cannot share evenly"
+        if groups % ranks:
+            return held
+        if isinstance(placement, StridedShard) and groups % (ranks * placement.split_factor):
+            return f"{held} in {placement.split_factor} strides"
+    return None
 
 
 def parse_placements(text: str) -> tuple[Placement | ShardingPlaceholder, ...]:
@@ -158,6 +206,10 @@ def _placement_of(match: re.Match[str], text: str) -> Placement | ShardingPlaceh
         return REPLICATE
     if match["shard"] is not None:
         return Shard(int(match["shard"]))
+    if match["grouped"] is not None:
+        if int(match["groups"]) < 1:
+            raise PlacementSyntaxError(text, match.start("groups"), "expected a positive number")
+        return ShardingPlaceholder(int(match["grouped"]), int(match["groups"]))
     if match["placeholder"] is not None:
         return ShardingPlaceholder(int(match["placeholder"]))
     if match["strided"] is not None:

@@ -140,7 +140,7 @@ def read_call(
     metas = _output_metas(known, output_meta)
     listed = known.list_output and not isinstance(output_meta, TensorMeta)
     masked = () if listed else [i for i, meta in enumerate(metas) if meta is None]
-    rows, num_outputs = filled_rows(rule, op_schema, inputs, known.tensor_outputs, masked)
+    rows, num_outputs, grouped = filled_rows(rule, op_schema, inputs, known.tensor_outputs, masked)
     if num_outputs != len(metas) and not (listed and num_outputs == 1):
         return f"rows have {num_outputs} outputs, this call gives {len(metas)} tensors"
     problem = Problem(
@@ -151,6 +151,7 @@ def read_call(
         () if executing and rule.fallback is not None else _ties(known, declared),
         rule.allow_uneven_sharding,
         every_rank_has_some=not rule.allow_empty_pieces,
+        grouped=grouped,
     )
     return Call(op, mesh, specs, metas, listed, problem)
 

@@ -9,19 +9,41 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.tensor._op_schema import OpSchema
 
-from dtensor_registry.expansion import Row, TensorInput, fill_rows, shard_kinds
+from dtensor_registry.expansion import (
+    Grouped,
+    Row,
+    TensorInput,
+    fill_rows,
+    grouped_dims,
+    shard_kinds,
+)
 from dtensor_registry.placements import Partial
 from dtensor_registry.rules import is_tensor
 
 MAX_KEPT = 4096
 """How many answers are kept; the one that was not asked for longest goes first."""
 
-_kept: OrderedDict[Hashable, tuple[tuple[Row, ...], int]] = OrderedDict()
+
+class Filled(NamedTuple):
+    """What a rule answers for a call.
+
+    Attributes:
+        rows: filled.
+        num_outputs: how many of each row's entries are outputs.
+        grouped: the dims that may be cut only between groups.
+    """
+
+    rows: tuple[Row, ...]
+    num_outputs: int
+    grouped: tuple[Grouped, ...]
+
+
+_kept: OrderedDict[Hashable, Filled] = OrderedDict()
 
 
 def filled_rows(
@@ -30,7 +52,7 @@ def filled_rows(
     inputs: Sequence[TensorInput],
     tensor_outputs: int,
     masked: Sequence[int],
-) -> tuple[tuple[Row, ...], int]:
+) -> Filled:
     """Ask a rule for its rows and fill them for a call, or give what it answered before.
 
     Args:
@@ -39,9 +61,6 @@ def filled_rows(
         inputs: the tensors of the call.
         tensor_outputs: how many entries of a row are outputs, where a rule gives no rows.
         masked: outputs that are no tensor in this call.
-
-    Returns:
-        The rows, and how many of each row's entries are outputs.
     """
     args, kwargs = op_schema.args_meta, op_schema.kwargs_meta
     key: Hashable = None
@@ -54,9 +73,10 @@ def filled_rows(
         return kept
     rows = rule.rows(op_schema.op, args, kwargs)
     num_outputs = len(rows[0]) - len(inputs) if rows else tensor_outputs
-    found = fill_rows(rows, num_outputs, inputs, masked), num_outputs
+    filled = fill_rows(rows, num_outputs, inputs, masked)
+    found = Filled(filled, num_outputs, grouped_dims(rows))
     # A partial with a state of its own belongs to one call: the next must get another.
-    alone = any(isinstance(p, Partial) and p.native is not None for row in found[0] for p in row)
+    alone = any(isinstance(p, Partial) and p.native is not None for row in filled for p in row)
     if key is not None and not alone:
         _kept[key] = found
         with suppress(KeyError):

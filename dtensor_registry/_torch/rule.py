@@ -13,6 +13,7 @@ from dtensor_registry._torch.convert import row_from_rule, row_to_torch
 from dtensor_registry._torch.schema import facts
 from dtensor_registry.discovery import Origin
 from dtensor_registry.errors import RuleError
+from dtensor_registry.expansion import grouped_dims
 from dtensor_registry.placements import Placement, ShardingPlaceholder
 from dtensor_registry.rules import Rule, tensor_inputs
 from dtensor_registry.verification import static
@@ -23,7 +24,8 @@ class InstalledRule:
     """A rule, whose it is, and torch's single-dim signature.
 
     Calling it is what torch's own expansion and other tools do; the host's expansion asks
-    `rows`. Both check what the rule returns.
+    `rows`. Both check what the rule returns. torch's expansion knows nothing of dims that hold
+    groups, so a row that depends on them is not for it.
 
     Attributes:
         rule: the plugin's function or template.
@@ -44,7 +46,8 @@ class InstalledRule:
     def __call__(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[list[Any]]:
-        return [row_to_torch(row) for row in self.rows(op, args, kwargs)]
+        rows = self.rows(op, args, kwargs)
+        return [row_to_torch(row) for row in rows if not grouped_dims([row])]
 
     def rows(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]

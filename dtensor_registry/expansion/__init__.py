@@ -8,8 +8,15 @@ from dtensor_registry.expansion.enumeration import (
     objections,
 )
 from dtensor_registry.expansion.moves import Ask
-from dtensor_registry.expansion.problem import Candidate, Problem, Row, TensorInput, show_tensor
-from dtensor_registry.expansion.rows import fill_rows, shard_kinds
+from dtensor_registry.expansion.problem import (
+    Candidate,
+    Grouped,
+    Problem,
+    Row,
+    TensorInput,
+    show_tensor,
+)
+from dtensor_registry.expansion.rows import fill_rows, grouped_dims, shard_kinds
 from dtensor_registry.expansion.search import cheapest
 from dtensor_registry.expansion.validity import mixed_partial, objection, piece, splits, unshardable
 
@@ -17,6 +24,7 @@ __all__ = [
     "Ask",
     "Candidate",
     "Choice",
+    "Grouped",
     "Price",
     "Problem",
     "Row",
@@ -25,6 +33,7 @@ __all__ = [
     "cheapest",
     "cheapest_exhaustive",
     "fill_rows",
+    "grouped_dims",
     "mixed_partial",
     "objection",
     "objections",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from dtensor_registry.costs import itemise, needs_torch
 from dtensor_registry.expansion.problem import Candidate, Problem, show_tensor
-from dtensor_registry.placements import show_placements
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +37,10 @@ class Choice:
         return "\n".join([str(self.candidate), *self._mesh_dims(), *self._inputs(), self._effort()])
 
     def _mesh_dims(self) -> Iterator[str]:
-        rows, num_outputs = self.problem.rows, self.problem.num_outputs
         for mesh_dim, ranks in enumerate(self.problem.mesh_shape):
             at = self.candidate.rows[mesh_dim]
-            outputs, inputs = rows[at][:num_outputs], rows[at][num_outputs:]
-            taken = f"{show_placements(outputs) or '()'} <- {show_placements(inputs) or '()'}"
-            looked_at = f"{len(self.kept[mesh_dim])} of {len(rows)} rows looked at"
+            taken = self.problem.show_row(at)
+            looked_at = f"{len(self.kept[mesh_dim])} of {len(self.problem.rows)} rows looked at"
             yield f"  mesh dim {mesh_dim}, {ranks} ranks: row {at}, {taken}; {looked_at}"
 
     def _inputs(self) -> Iterator[str]:

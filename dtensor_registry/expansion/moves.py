@@ -28,7 +28,7 @@ class Target:
             for; None for one that cannot be.
         partway: what the price is made of; None if only torch can price it.
         pieces: into how many pieces each tensor dim is cut; None for more than there are
-            elements, which an input may have already, but not be given.
+            elements, which an input may have already, but not be given, or for pieces of groups.
         kinds: bits of its kinds of partial.
         stays: whether the input keeps what it has.
     """
@@ -73,6 +73,7 @@ class Moves:
     __slots__ = (
         "_ask",
         "_entries",
+        "_groups",
         "_has",
         "_mesh_shape",
         "_position",
@@ -96,6 +97,11 @@ class Moves:
         self._entries = entries
         self._has = has
         self._ask = ask
+        self._groups = {
+            dim.tensor_dim: dim.groups
+            for dim in problem.grouped
+            if dim.position == problem.num_outputs + position
+        }
         self.outlook: Outlook | None = None
         source = tensor.sources[0]
         if not (tensor.priced_by_torch or entries.needs_torch or needs_torch(source, ())):
@@ -176,12 +182,17 @@ class Moves:
     def _cut(
         self, pieces: tuple[int, ...], ranks: int, tensor_dim: int, split_factor: int
     ) -> tuple[int, ...] | None:
-        """Cut one tensor dim further; None if some rank would get nothing, or there is no dim."""
+        """Cut one tensor dim further.
+
+        None if there is no dim, some rank would get nothing of it, or a group of it would be cut.
+        """
         shape = self._tensor.shape
         if tensor_dim >= len(shape):
             return None
         count = pieces[tensor_dim] * ranks
         if shape[tensor_dim] < count * split_factor:
+            return None
+        if self._groups and self._groups.get(tensor_dim, 0) % (count * split_factor):
             return None
         return (*pieces[:tensor_dim], count, *pieces[tensor_dim + 1 :])
 

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dtensor_registry.costs import Topology
-from dtensor_registry.placements import Placement, Placements
+from dtensor_registry.placements import (
+    Placement,
+    Placements,
+    Shard,
+    StridedShard,
+    show_placements,
+)
 
 Row: TypeAlias = tuple[Placement | None, ...]
 """Placements on one mesh dim: outputs first, then inputs. None: an output that is no tensor."""
@@ -38,6 +44,21 @@ class TensorInput:
 
 
 @dataclass(frozen=True, slots=True)
+class Grouped:
+    """A dim whose elements stand in groups of equal size, none of which may be cut.
+
+    Attributes:
+        position: of the tensor in a row.
+        tensor_dim: the dim.
+        groups: how many there are.
+    """
+
+    position: int
+    tensor_dim: int
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Everything that decides an expansion.
 
@@ -49,6 +70,8 @@ class Problem:
         ties: `output -> input` for outputs that are the very tensor that came in.
         allow_uneven_sharding: keep an unshardable input that stays as it is.
         every_rank_has_some: refuse to cut an input so that a rank gets no element of it.
+        grouped: dims of outputs and inputs that may be cut only between groups, each once; see
+            `grouped_dims`.
     """
 
     topology: Topology
@@ -58,11 +81,24 @@ class Problem:
     ties: tuple[tuple[int, int], ...] = ()
     allow_uneven_sharding: bool = False
     every_rank_has_some: bool = False
+    grouped: tuple[Grouped, ...] = ()
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
         """Ranks per mesh dim, outermost first."""
         return self.topology.mesh_shape
+
+    def show_row(self, at: int) -> str:
+        """Print a row, dims that hold groups with their number."""
+        groups = {(dim.position, dim.tensor_dim): dim.groups for dim in self.grouped}
+        shown: list[str] = []
+        for position, placement in enumerate(self.rows[at]):
+            held = None
+            if isinstance(placement, (Shard, StridedShard)):
+                held = groups.get((position, placement.tensor_dim))
+            shown.append(show_placements([placement]) + (f"/{held}" if held else ""))
+        outputs, inputs = shown[: self.num_outputs], shown[self.num_outputs :]
+        return f"{', '.join(outputs) or '()'} <- {', '.join(inputs) or '()'}"
 
 
 @dataclass(frozen=True, slots=True)

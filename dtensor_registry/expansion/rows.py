@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import gcd
 
-from dtensor_registry.expansion.problem import Row, TensorInput
+from dtensor_registry.expansion.problem import Grouped, Row, TensorInput
 from dtensor_registry.placements import (
     REPLICATE,
     Placement,
@@ -51,6 +52,29 @@ def fill_rows(
         else:
             filled[tuple(_fill(p, None) for p in row)] = None
     return tuple(filled)
+
+
+def grouped_dims(
+    rows: Iterable[Sequence[Placement | ShardingPlaceholder | None]],
+) -> tuple[Grouped, ...]:
+    """List the dims that a rule says hold groups.
+
+    That a dim holds groups is said of the dim, not of a row: it then holds for every row of the
+    call. Of a dim that two rows divide differently no group of either may be cut.
+
+    Args:
+        rows: what the rule returned, in our placements.
+
+    >>> grouped_dims([[ShardingPlaceholder(2, groups=8), ShardingPlaceholder(1)]])
+    (Grouped(position=0, tensor_dim=2, groups=8),)
+    """
+    found: dict[tuple[int, int], int] = {}
+    for row in rows:
+        for position, entry in enumerate(row):
+            if isinstance(entry, ShardingPlaceholder) and entry.groups is not None:
+                key = (position, entry.dim)
+                found[key] = gcd(found.get(key, 0), entry.groups)
+    return tuple(Grouped(position, dim, groups) for (position, dim), groups in found.items())
 
 
 def shard_kinds(inputs: Iterable[TensorInput]) -> tuple[int | None, ...]:

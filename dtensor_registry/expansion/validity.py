@@ -11,6 +11,7 @@ from dtensor_registry.placements import (
     Placements,
     Shard,
     StridedShard,
+    cut_groups,
 )
 
 
@@ -39,6 +40,15 @@ def objection(
         must = problem.inputs[tied].sources[0]
         if outputs[output] is not None and outputs[output] != must:
             return f"output {output} is input {tied} itself and must be {show_tensor(must)}"
+    for dim in problem.grouped:
+        is_output = dim.position < problem.num_outputs
+        at = dim.position if is_output else dim.position - problem.num_outputs
+        grouped = outputs[at] if is_output else inputs[at]
+        if grouped is None:
+            continue
+        reason = cut_groups(grouped, problem.mesh_shape, dim.tensor_dim, dim.groups)
+        if reason is not None:
+            return f"{'output' if is_output else 'input'} {at}: {reason}"
     for position, (tensor, placements) in enumerate(zip(problem.inputs, inputs, strict=True)):
         reason = _unsplittable(tensor, placements)
         if reason is not None:

@@ -102,7 +102,8 @@ def row(**placements: str) -> NamedRow:
     Args:
         placements: `out="S(0)"`, or `out="S(0), R"` for an op with two outputs; then the
             placement of each tensor argument by its name. An argument that is left out stays
-            whole. `S(0)` means cut on dim 0 in whatever kind of sharding the inputs have.
+            whole. `S(0)` means cut on dim 0 in whatever kind of sharding the inputs have, and
+            `S(0)/8` that dim 0 holds 8 groups, which must not be cut.
 
     Raises:
         PlacementSyntaxError: with a caret, for what is no placement.
@@ -180,7 +181,9 @@ def _read(placement: Entry) -> Entry:
 
 
 def _shown(entry: Entry) -> Entry:
-    return Shard(entry.dim) if isinstance(entry, ShardingPlaceholder) else entry
+    if isinstance(entry, ShardingPlaceholder) and entry.groups is None:
+        return Shard(entry.dim)
+    return entry
 
 
 def _name(rule: Rule) -> str:

@@ -27,6 +27,7 @@ from dtensor_registry.verification.compare import relative_tolerance
 from dtensor_registry.verification.inputs import draw
 from dtensor_registry.verification.layout import (
     Layout,
+    cuts_a_group,
     lacks_data,
     layout_of,
     too_small,
@@ -64,7 +65,11 @@ def judge_backward(
     layout = layout_of(whole, [row])
     if isinstance(layout, str):
         return Verdict("malformed", shown, (ranks,), layout)
-    reason = _without_gradient(whole, layout) or too_small(whole, layout, (ranks,))
+    reason = (
+        _without_gradient(whole, layout)
+        or cuts_a_group(layout, (ranks,))
+        or too_small(whole, layout, (ranks,))
+    )
     if reason is not None:
         return Verdict("not applicable", shown, (ranks,), reason)
     drawn = [

@@ -14,7 +14,7 @@ from dtensor_registry.rules.metadata import TensorMeta
 from dtensor_registry.rules.strategy import Rule
 from dtensor_registry.verification.findings import Finding
 from dtensor_registry.verification.inputs import Sample
-from dtensor_registry.verification.static import plain, show_row
+from dtensor_registry.verification.static import for_any_groups, plain, show_row
 from dtensor_registry.verification.truth import said
 from dtensor_registry.verification.wholerun import fill
 
@@ -34,6 +34,11 @@ class Answer:
     rows: tuple[Any, ...] = ()
     shown: tuple[str, ...] = ()
     finding: Finding | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The rows as they are called in all calls, whatever the sizes."""
+        return tuple(map(for_any_groups, self.shown))
 
     def with_partials(self) -> Answer:
         """Keep the rows in which something is partial."""

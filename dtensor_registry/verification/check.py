@@ -160,7 +160,7 @@ def _judge_call(
 
     judge_each(variants(sample, seed=seed, sizes=sizes))
     answers = [answer for _, answer in accepted.values()]
-    offered = {shown for answer in answers for shown in answer.shown}
+    offered = {shown for answer in answers for shown in answer.named}
     if by_pieces and not all(map(tally.is_proven, offered)):
         judge_each(telling(sample, seed=seed))
     elif by_pieces and any(answer.with_partials().rows for answer in answers):
@@ -171,7 +171,7 @@ def _judge_call(
 
 def _read_answer(whole: WholeRun, answer: Answer, tally: Tally) -> None:
     """Hold rows against the call on their face, without running anything."""
-    for row, shown in zip(answer.rows, answer.shown, strict=True):
+    for row, shown in zip(answer.rows, answer.named, strict=True):
         fault = layout_of(whole, [row])
         if isinstance(fault, str):
             tally.add(Finding("malformed", fault, shown, str(answer.sample)))
@@ -181,7 +181,7 @@ def _judge_gradients(
     whole: WholeRun, answer: Answer, tally: Tally, seed: int, allow_empty: bool | None
 ) -> None:
     proven = set(tally.sound())
-    for row, shown in zip(answer.rows, answer.shown, strict=True):
+    for row, shown in zip(answer.rows, answer.named, strict=True):
         if shown not in proven:
             continue
         for ranks in (2, 3):
@@ -199,7 +199,7 @@ def _search(
 ) -> None:
     standing = [
         row
-        for row, shown in zip(answer.rows, answer.shown, strict=True)
+        for row, shown in zip(answer.rows, answer.named, strict=True)
         if not tally.is_wrong(shown)
     ]
     tally.note(f"{SEARCHING}: {answer.sample}")

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from dtensor_registry.placements import Partial, Placements, Shard, StridedShard
+from dtensor_registry.placements import Partial, Placements, Shard, StridedShard, cut_groups
 from dtensor_registry.rules.metadata import is_tensor
 from dtensor_registry.verification.pieces import chunk
-from dtensor_registry.verification.static import plain, problem
+from dtensor_registry.verification.static import groups_of, plain, problem
 from dtensor_registry.verification.wholerun import WholeRun
 
 
@@ -21,6 +21,8 @@ class Layout:
 
     outputs: tuple[Placements | None, ...]
     inputs: tuple[Placements, ...]
+    grouped: tuple[tuple[Placements, int, int], ...] = ()
+    """Placements of a tensor, one of its dims that holds groups, and how many."""
 
 
 def layout_of(whole: WholeRun, rows: Sequence[Sequence[Any]]) -> Layout | str:
@@ -38,16 +40,30 @@ def layout_of(whole: WholeRun, rows: Sequence[Sequence[Any]]) -> Layout | str:
         fault = problem(row, len(named), [tensor.dim() for tensor in whole.inputs], ranks, tied)
         if fault is not None:
             return fault
-        entries = [plain(entry) for entry in row]
+        entries = list(row)
         placed = iter(entries[: len(named)])
         if named is slots:
             outputs.append(list(placed))
         else:
             outputs.append([next(placed) if is_tensor(value) else None for value in slots])
         inputs.append(entries[len(named) :])
-    return Layout(
-        tuple(None if None in column else tuple(column) for column in zip(*outputs, strict=True)),
-        tuple(tuple(column) for column in zip(*inputs, strict=True)),
+    given = [*zip(*outputs, strict=True), *zip(*inputs, strict=True)]
+    columns: list[Any] = [
+        None if None in entries else tuple(map(plain, entries)) for entries in given
+    ]
+    count = len(whole.outputs)
+    return Layout(tuple(columns[:count]), tuple(columns[count:]), _grouped(given, columns))
+
+
+def _grouped(
+    given: Sequence[tuple[Any, ...]], columns: Sequence[Placements | None]
+) -> tuple[tuple[Placements, int, int], ...]:
+    return tuple(
+        (column, entry.dim, groups)
+        for entries, column in zip(given, columns, strict=True)
+        if column is not None
+        for entry in entries
+        if (groups := groups_of(entry)) is not None
     )
 
 
@@ -68,6 +84,12 @@ def unsimulated(layout: Layout) -> str | None:
             if isinstance(placement, Partial) and placement.native is not None:
                 return f"{placement} carries a state of its own and cannot be simulated"
     return None
+
+
+def cuts_a_group(layout: Layout, mesh: tuple[int, ...]) -> str | None:
+    """Name a dim whose groups the ranks cannot share evenly, or None."""
+    reasons = (cut_groups(column, mesh, dim, groups) for column, dim, groups in layout.grouped)
+    return next(filter(None, reasons), None)
 
 
 def too_small(whole: WholeRun, layout: Layout, mesh: tuple[int, ...]) -> str | None:

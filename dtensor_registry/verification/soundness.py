@@ -38,7 +38,7 @@ def judge_answer(
     """
     sample = answer.sample
     asked = f"{sample}  ({sample.origin})"
-    for row, shown in zip(answer.rows, answer.shown, strict=True):
+    for row, shown in zip(answer.rows, answer.named, strict=True):
         for mesh in _FEW.get(sample.role, _LINES):
             if tally.is_wrong(shown):
                 break
@@ -63,7 +63,7 @@ def _pairs(whole: WholeRun, answer: Answer, tally: Tally) -> Iterator[tuple[Any,
     """Pair the rows that stand so far, and all-Replicate, with each other."""
     standing = [
         row
-        for row, shown in zip(answer.rows, answer.shown, strict=True)
+        for row, shown in zip(answer.rows, answer.named, strict=True)
         if not tally.is_wrong(shown)
     ]
     replicate: Sequence[Any] = [REPLICATE] * (len(whole.tensor_outputs) + len(whole.inputs))

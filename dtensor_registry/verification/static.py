@@ -6,6 +6,7 @@ made, so it is written to cost microseconds and to need no torch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from dtensor_registry.placements import (
     Placement,
     Replicate,
     Shard,
+    ShardingPlaceholder,
     StridedShard,
     show_placements,
 )
@@ -51,6 +53,15 @@ def plain(entry: Any) -> Placement | None:
     if any(parent.__name__ == "Partial" for parent in type(entry).__mro__):
         return Partial(str(entry.reduce_op), native=entry)
     return None
+
+
+def groups_of(entry: Any) -> int | None:
+    """Say how many groups a dim holds that an entry cuts, or None if it may be cut anywhere.
+
+    >>> groups_of(ShardingPlaceholder(1, groups=8)), groups_of(Shard(1))
+    (8, None)
+    """
+    return entry.groups if isinstance(entry, ShardingPlaceholder) else None
 
 
 def problem(
@@ -149,7 +160,18 @@ def show_row(row: Any, num_inputs: int) -> str:
     return f"{outputs} <- {inputs}"
 
 
+def for_any_groups(shown: str) -> str:
+    """Make a printed row one for calls of all sizes: how many groups there are depends on them.
+
+    >>> for_any_groups("S(2)/8 <- S(1)")
+    'S(2)/g <- S(1)'
+    """
+    return re.sub(r"\)/\d+", ")/g", shown)
+
+
 def _shown(entry: Any) -> str:
+    if groups_of(entry) is not None:
+        return str(entry)
     placement = plain(entry)
     return repr(entry) if placement is None and entry is not None else show_placements([placement])
 

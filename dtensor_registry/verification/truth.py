@@ -20,6 +20,7 @@ from dtensor_registry.rules.metadata import tensor_inputs
 from dtensor_registry.verification.compare import Difference, tolerance_of
 from dtensor_registry.verification.layout import (
     Layout,
+    cuts_a_group,
     lacks_data,
     layout_of,
     starved,
@@ -134,7 +135,7 @@ def judge(
     layout = layout_of(whole, rows)
     if isinstance(layout, str):
         return Verdict("malformed", shown, mesh, layout)
-    reason = unsimulated(layout)
+    reason = unsimulated(layout) or cuts_a_group(layout, mesh)
     if reason is not None:
         return Verdict("not applicable", shown, mesh, reason)
     try:

@@ -14,6 +14,7 @@ import pytest
 from dtensor_registry.costs import Topology, needs_torch, price
 from dtensor_registry.expansion import (
     Candidate,
+    Grouped,
     Problem,
     Row,
     TensorInput,
@@ -30,6 +31,7 @@ from dtensor_registry.placements import (
 )
 
 SIZES = (0, 1, 2, 3, 7, 8, 64, 1000, 4096)
+GROUPS = (1, 2, 2, 3, 4, 4, 6, 8, 64)
 REDUCTIONS = ("sum", "sum", "avg", "max", "min", "product")
 
 
@@ -38,6 +40,7 @@ class Draw:
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
+        self._of_groups = random.Random(seed)
         self._strided = False
         self._partial = 0.0
         self._palette: list[Placement] = []
@@ -68,7 +71,19 @@ class Draw:
         if rng.random() < 0.25:
             inputs[0] = replace(inputs[0], pinned="'x', which the op writes to,")
             ties = ((0, 0),) if num_outputs else ()
-        return Problem(topology, rows, num_outputs, tuple(inputs), ties, rng.random() < 0.3)
+        uneven = rng.random() < 0.3
+        grouped = self._grouped(num_outputs, len(ranks))
+        return Problem(
+            topology, rows, num_outputs, tuple(inputs), ties, uneven, False, tuple(grouped)
+        )
+
+    def _grouped(self, num_outputs: int, num_inputs: int) -> Iterator[Grouped]:
+        rng = self._of_groups
+        often = rng.choice((0.0, 0.0, 0.2, 0.6))
+        for position in range(num_outputs + num_inputs):
+            for tensor_dim in range(2):
+                if rng.random() < often:
+                    yield Grouped(position, tensor_dim, rng.choice(GROUPS))
 
     def _rows(self, num_outputs: int, ranks: list[int], most: int) -> tuple[Row, ...]:
         rng = self._rng

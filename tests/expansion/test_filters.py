@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtensor_registry.costs import Topology
-from dtensor_registry.expansion import Problem, TensorInput
+from dtensor_registry.expansion import Grouped, Problem, TensorInput
 from dtensor_registry.expansion.filters import keep
 from dtensor_registry.expansion.moves import Moves
 from dtensor_registry.expansion.table import Kinds, table_of
@@ -132,6 +132,31 @@ def test_rows_that_could_rule_out_other_combinations_are_not_the_same() -> None:
     assert kept("- R | R R | S(0) R", tensor("R")) == ["- R", "R R", "S(0) R"]
     # An uneven input that stays may be cut further out into too many pieces.
     assert kept("R R | R P(sum)", tensor("R"), allow_uneven_sharding=True) == ["R R", "R P(sum)"]
+
+
+@pytest.mark.parametrize(
+    ("position", "groups", "left"),
+    [
+        (0, 8, ["R R", "S(0) S(0)", "S(1) S(1)"]),
+        (0, 6, ["R R", "S(1) S(1)"]),
+        (1, 2, ["R R", "S(1) S(1)"]),
+        (1, 64, ["R R", "S(0) S(0)", "S(1) S(1)"]),
+    ],
+)
+def test_a_row_that_cuts_groups_of_an_input_or_output_is_left_out(
+    position: int, groups: int, left: list[str]
+) -> None:
+    assert kept(ALL, tensor("R"), grouped=(Grouped(position, 0, groups),)) == left
+
+
+def test_an_output_that_holds_groups_tells_rows_apart() -> None:
+    rows = "S(0) S(0) | S(1) S(0) | R S(0)"
+    assert kept(rows, tensor("R")) == ["S(0) S(0)"]
+    grouped = (Grouped(0, 0, 8),)
+    assert kept(rows, tensor("R"), grouped=grouped) == ["S(0) S(0)", "S(1) S(0)", "R S(0)"]
+    # In a row that is masked elsewhere the output may turn out to be no tensor.
+    rows = "S(0) S(0) | - S(1)"
+    assert kept(rows, tensor("R"), grouped=(Grouped(0, 0, 3),)) == ["S(0) S(0)", "- S(1)"]
 
 
 def test_options_that_only_torch_can_price_are_all_different() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import pytest
 from dtensor_registry.costs import Bounds, Outlook, Topology
 from dtensor_registry.expansion import (
     Choice,
+    Grouped,
     Problem,
     TensorInput,
     branch_and_bound,
     cheapest,
+    filters,
     search,
 )
 from dtensor_registry.expansion.branch_and_bound import Search
@@ -80,6 +83,18 @@ def _forget(place: int) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: patch.setattr(Moves, "deeds", forgetful)
 
 
+def _cuts_even_whole_groups(cut: Any) -> Any:
+    def too_strict(
+        self: Moves, pieces: tuple[int, ...], ranks: int, tensor_dim: int, factor: int
+    ) -> Any:
+        coarse = self._groups.get(tensor_dim, 0) // 2
+        if coarse and tensor_dim < len(pieces) and coarse % (pieces[tensor_dim] * ranks * factor):
+            return None
+        return cut(self, pieces, ranks, tensor_dim, factor)
+
+    return too_strict
+
+
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "floors that are too high": lambda patch: patch.setattr(branch_and_bound, "SLACK", 1.3),
     "factors that are too high": lambda patch: patch.setattr(
@@ -104,6 +119,12 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "rows not told apart by an input's kind of partial": _forget(1),
     "rows not told apart by an output's kind of partial": lambda patch: patch.setattr(
         Kinds, "among", lambda placements: None
+    ),
+    "rows not told apart by whether they cut an output's groups": lambda patch: patch.setattr(
+        filters, "_grouped_outputs", lambda problem: {}
+    ),
+    "inputs whose groups are taken for smaller": lambda patch: patch.setattr(
+        Moves, "_cut", _cuts_even_whole_groups(Moves._cut)
     ),
 }
 
@@ -209,6 +230,43 @@ def test_an_output_that_is_no_tensor_on_some_mesh_dim_has_no_kinds_to_mix() -> N
     choice = chosen(question((2, 2, 2), rows, x, y))
     assert (choice.cost, choice.candidate.rows) == (0.0, (0, 2, 1))
     assert choice.candidate.outputs == (None,)
+
+
+def test_ranks_that_cannot_share_the_groups_of_a_dim_take_another_row() -> None:
+    rows = "R R | S(0) S(0) | S(1) S(1)"
+    for position, source, groups, rows_taken in [
+        (0, "S(0), S(0)", 4, (1, 1)),
+        (0, "S(0), S(0)", 6, (1, 0)),
+        (1, "S(0), S(0)", 6, (1, 0)),
+        (1, "S(0), S(0)", 3, (0, 0)),
+        # Of two mesh dims that cut it the groups need only the one that stays.
+        (1, "S(0), S(1)", 2, (1, 2)),
+    ]:
+        grouped = (Grouped(position, 0, groups),)
+        choice = chosen(question((2, 2), rows, tensor(source), grouped=grouped))
+        assert choice.candidate.rows == rows_taken, (position, groups)
+
+
+def test_an_earlier_row_that_cuts_groups_of_the_output_does_not_hide_a_later_one() -> None:
+    rows = "S(0) S(0) | S(1) S(0)"
+    problem = question((2, 2), rows, tensor("R, R"), grouped=(Grouped(0, 0, 2),))
+    choice = chosen(problem)
+    assert (choice.candidate.rows, choice.cost) == ((0, 1), 0.0)
+    assert "mesh dim 0, 2 ranks: row 0, S(0)/2 <- S(0);" in str(choice)
+
+
+def test_a_row_whose_groups_would_be_cut_is_no_obstacle_where_the_output_is_no_tensor() -> None:
+    rows = "S(0) S(0) | - S(1)"
+    problem = question((2, 2), rows, tensor("S(0), S(1)"), grouped=(Grouped(0, 0, 3),))
+    assert chosen(problem).candidate.rows == (0, 1)
+
+
+def test_what_is_uneven_may_stay_but_what_cuts_groups_may_not() -> None:
+    x = tensor("S(0)", (3, 64))
+    problem = question((4,), "R R | S(0) S(0)", x, allow_uneven_sharding=True)
+    assert chosen(problem).candidate.rows == (1,)
+    grouped = replace(problem, grouped=(Grouped(1, 0, 3),))
+    assert chosen(grouped).candidate.rows == (0,)
 
 
 def test_there_is_no_choice_where_no_combination_is_valid() -> None:

@@ -22,6 +22,7 @@ def rows_of(rule: Notation, *args: Any, **kwargs: Any) -> list[str]:
     return [show_row(row, count) for row in rule(OP, args, kwargs)]
 
 
+BATCH = ["S(0) <- S(0)", "S(1) <- S(2)"]
 # Equation, options, shapes, rows.
 ROWS: list[tuple[str, dict[str, Any], list[tuple[int, ...]], list[str]]] = [
     # The same letter is cut together; one that an output lacks is not, unless it is reduced.
@@ -108,9 +109,38 @@ ROWS: list[tuple[str, dict[str, Any], list[tuple[int, ...]], list[str]]] = [
     ("..., ... -> ...", {}, [(4, 1), (6,)], ["S(0) <- S(0), R", "S(1) <- R, S(0)"]),
     ("i, i -> i", {}, [(1,), (1,)], ["S(0) <- S(0), S(0)"]),
     ("i k, k -> i", {"reduce": "k"}, [(4, 6), (1,)], ["S(0) <- S(0), R", "P(sum) <- S(1), R"]),
-    # Factors are not cut, everything beside them is.
+    # Of a dim made of factors the outermost is cut, between its elements.
+    ("h d -> (h d)", {}, [(6, 4)], ["S(0)/6 <- S(0)"]),
+    ("(h d) -> h d", {"sizes": {"d": 4}}, [(24,)], ["S(0) <- S(0)/6"]),
+    ("(h d e), d e -> h", {}, [(24,), (2, 3)], ["S(0) <- S(0)/4, R"]),
+    (
+        "b (h d) -> b d",
+        {"reduce": "h", "sizes": {"d": 4}},
+        [(2, 8)],
+        ["S(0) <- S(0)", "P(sum) <- S(1)/2"],
+    ),
+    ("(h d), h -> h d", {}, [(24,), (6,)], ["S(0) <- S(0)/6, S(0)"]),
+    # A factor that is known may tell another.
+    ("(h d), (g d), h -> g", {}, [(24,), (12,), (6,)], ["S(0) <- R, S(0)/3, R"]),
+    ("(g e), (h g), h -> e g", {}, [(12,), (8,), (2,)], []),
+    # Without its size no cut is sure to fall between two elements; dims of size 1 tell none.
+    ("b (h d) -> b h d", {}, [(3, 8)], ["S(0) <- S(0)"]),
+    ("b (h d), d -> b h", {}, [(3, 8), (1,)], ["S(0) <- S(0), R"]),
+    ("b (h d), d -> b h", {"fixed": "d"}, [(3, 8), (2,)], ["S(0) <- S(0), R"]),
+    ("b (h d), d -> b h", {}, [(3, 0), (0,)], ["S(0) <- S(0), R"]),
+    # What the op is told the size of it would be told on a piece as well.
     ("b s (h d) -> b h s d", {"sizes": {"h": 2}}, [(3, 4, 8)], ["S(0) <- S(0)", "S(2) <- S(1)"]),
-    ("b h s d -> b s (h d)", {}, [(3, 2, 4, 5)], ["S(0) <- S(0)", "S(1) <- S(2)"]),
+    ("b (h d), h -> b h d", {"sizes": {"h": 2}}, [(3, 8), (2,)], ["S(0) <- S(0), R"]),
+    # No cut goes through a factor that stands behind another, or stays.
+    ("b h s d -> b s (h d)", {}, [(3, 2, 4, 5)], [BATCH[0], "S(2)/2 <- S(1)", BATCH[1]]),
+    ("b h s d -> b s (d h)", {}, [(3, 2, 4, 5)], [*BATCH, "S(2)/5 <- S(3)"]),
+    ("b h s d -> b s (h d)", {"fixed": "h"}, [(3, 2, 4, 5)], BATCH),
+    (
+        "b h d, (d h) -> b",
+        {"reduce": "h d"},
+        [(2, 3, 4), (12,)],
+        ["S(0) <- S(0), R", "P(sum) <- S(2), S(0)/4"],
+    ),
 ]
 
 
@@ -153,11 +183,14 @@ class SymbolicSize:
 def test_a_symbolic_size_is_not_compared() -> None:
     size = SymbolicSize()
     rule = notation("i j, i j, (j h) -> i j", sizes={"h": 2})
+    merge = notation("b h d -> b (h d)")
     assert rows_of(notation("i j, i j -> i j"), meta(4, size), meta(4, 1)) == [
         "S(0) <- S(0), S(0)",
         "S(1) <- S(1), R",
     ]
     assert rows_of(rule, meta(4, size), meta(4, size), meta(size)) == ["S(0) <- S(0), S(0), R"]
+    assert rows_of(merge, meta(4, size, 2)) == ["S(0) <- S(0)"]
+    assert rows_of(merge, meta(size, 2, size)) == ["S(0) <- S(0)", "S(1)/2 <- S(1)"]
 
 
 SIGNATURE = Signature(
@@ -225,6 +258,8 @@ def test_once_bound_an_input_of_the_equation_is_an_argument(
 def test_a_size_may_be_an_argument_of_the_op() -> None:
     rule = bound("b (h d), _, _, _ -> b h d, _", sizes={"h": "heads"})
     assert rows_of(rule, meta(3, 8), 2) == ["S(0), R <- S(0)"]
+    inner = bound("b (h d), _, _, _ -> b h d, _", sizes={"d": "heads"})
+    assert rows_of(inner, meta(3, 8), 2) == ["S(0), R <- S(0)", "S(1), R <- S(1)/4"]
     with pytest.raises(ValueError, match=r"is not '\(h d\)' with h = 3"):
         rule(OP, (meta(3, 8), 3), {})
 

@@ -218,6 +218,15 @@ CALLS: list[tuple[str, dict[str, Any], list[tuple[int, ...]], str]] = [
         "  acme.f.default was called with input 1 (2, 8).",
     ),
     (
+        "b (h d), b (h e), d -> b h e",
+        {},
+        [(2, 8), (2, 6), (2,)],
+        "dim of size 6 in input 2 is not '(h e)' with h = 4, at position 11:\n"
+        "    b (h d), b (h e), d -> b h e\n"
+        "               ^\n"
+        "  acme.f.default was called with input 1 (2, 8), input 2 (2, 6), input 3 (2,).",
+    ),
+    (
         "b (h d), h -> b h d",
         {},
         [(2, 8), (3,)],
@@ -280,12 +289,19 @@ def test_an_op_that_does_not_fit_is_refused_with_its_signature(equation: str, me
 
 
 @pytest.mark.parametrize(
-    ("equation", "options", "position"),
-    [("(h d) -> h d", {}, 1), ("b (h d) -> b h d", {"fixed": "b"}, 3)],
+    ("equation", "options", "position", "problem"),
+    [
+        ("(h d) -> h d", {}, 1, "the size of 'h' cannot be told"),
+        ("b (h d) -> b h d", {"fixed": "b"}, 3, "the size of 'h' cannot be told"),
+        ("(h d), d -> h", {"fixed": "d"}, 1, "the size of 'h' cannot be told"),
+        ("(h d) -> h d", {"sizes": {"h": 2}}, 1, "the size of 'h' is given, and a piece"),
+        ("(h d), (d h) -> h d", {}, 1, "'h' stands behind another factor"),
+        ("(h d) -> h d", {"fixed": "h", "sizes": {"d": 2}}, 1, "'h' is never to be cut"),
+    ],
 )
 def test_an_equation_that_leaves_nothing_to_cut_is_refused(
-    equation: str, options: Any, position: int
+    equation: str, options: Any, position: int, problem: str
 ) -> None:
-    with pytest.raises(NotationError, match="'h' is a factor of a dim, and no factor is cut") as it:
+    with pytest.raises(NotationError, match=f"nothing is left to cut: {problem}") as caught:
         notation(equation, **options)
-    assert it.value.position == position
+    assert caught.value.position == position

@@ -100,7 +100,7 @@ def test_what_it_prints_builds_it_again(written: tuple[str, dict[str, Any]]) -> 
     try:
         rule = notation(equation, **options)
     except NotationError as error:
-        assume("no factor is cut" not in str(error))
+        assume("nothing is left to cut" not in str(error))
         raise
     again = eval(str(rule), {"notation": notation})
     assert again == rule

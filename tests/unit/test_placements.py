@@ -23,6 +23,7 @@ PLACEMENTS = st.one_of(
     st.just(REPLICATE),
     st.builds(Shard, DIMS),
     st.builds(ShardingPlaceholder, DIMS),
+    st.builds(ShardingPlaceholder, DIMS, st.integers(1, 2**40)),
     st.builds(StridedShard, DIMS, st.integers(0, 99)),
     st.builds(Partial, st.sampled_from(REDUCE_OPS)),
 )
@@ -44,7 +45,12 @@ def test_spaces_around_placements_mean_nothing(placements: tuple[object, ...], s
 
 @pytest.mark.parametrize(
     ("text", "placement"),
-    [("P", Partial("sum")), ("_S(0,2)", StridedShard(0, 2)), ("S( 1 )", Shard(1))],
+    [
+        ("P", Partial("sum")),
+        ("_S(0,2)", StridedShard(0, 2)),
+        ("S( 1 )", Shard(1)),
+        ("S(2) / 8", ShardingPlaceholder(2, groups=8)),
+    ],
 )
 def test_short_and_spaced_forms_are_read(text: str, placement: object) -> None:
     assert parse_placements(text) == (placement,)
@@ -63,6 +69,10 @@ def test_short_and_spaced_forms_are_read(text: str, placement: object) -> None:
         ("P(sum), S[0]", 9),
         ("S(0", 3),
         ("_S(0)", 4),
+        ("S(0)/", 5),
+        ("S(0)/x", 5),
+        ("S(0)/0", 5),
+        ("S(0)/4/2", 6),
     ],
 )
 def test_a_syntax_error_points_at_the_first_character_that_does_not_fit(
@@ -91,6 +101,13 @@ def test_a_syntax_error_shows_the_text_with_a_caret(text: str, message: str) -> 
     with pytest.raises(PlacementSyntaxError) as caught:
         parse_placements(text)
     assert str(caught.value) == message
+
+
+def test_a_dim_holds_at_least_one_group() -> None:
+    with pytest.raises(ValueError, match="dim 2 cannot hold 0 groups: give one or more"):
+        ShardingPlaceholder(2, groups=0)
+    assert ShardingPlaceholder(2, groups=8) != ShardingPlaceholder(2)
+    assert len({ShardingPlaceholder(2, groups=8), ShardingPlaceholder(2, 8)}) == 1
 
 
 def test_an_output_that_is_no_tensor_prints_as_a_dash() -> None:

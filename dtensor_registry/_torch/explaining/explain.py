@@ -33,7 +33,7 @@ from dtensor_registry.explanation import (
     Rejected,
     TensorShown,
 )
-from dtensor_registry.placements import REPLICATE, show_placements
+from dtensor_registry.placements import REPLICATE
 
 RANKS_DRAWN = 64
 """Ranks whose pieces are listed; the first of a larger mesh."""
@@ -179,11 +179,7 @@ def _others(call: AskedCall) -> str:
 def _rows(listing: Listing) -> tuple[str, ...]:
     if listing.problem is None:
         return ()
-    count = listing.problem.num_outputs
-    return tuple(
-        f"{show_placements(row[:count]) or '()'} <- {show_placements(row[count:]) or '()'}"
-        for row in listing.problem.rows
-    )
+    return tuple(map(listing.problem.show_row, range(len(listing.problem.rows))))
 
 
 def _told(dispatched: Dispatched, by: str) -> str:

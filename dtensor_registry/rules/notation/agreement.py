@@ -31,7 +31,7 @@ class _Dim:
     element: int
 
 
-def check_sizes(call: Call, fixed: tuple[str, ...], given: Mapping[str, int]) -> None:
+def agreed_sizes(call: Call, fixed: tuple[str, ...], given: Mapping[str, int]) -> Mapping[str, int]:
     """Check that a letter has one size, broadcasting aside, and that factors multiply to theirs.
 
     The sizes of a letter in `fixed` are nobody's business: such a dim is never cut.
@@ -40,6 +40,10 @@ def check_sizes(call: Call, fixed: tuple[str, ...], given: Mapping[str, int]) ->
         call: whose ranks agree with its equation.
         fixed: letters and groups.
         given: sizes of letters that are known otherwise.
+
+    Returns:
+        The size of each letter that is known: from a dim of its own, given, or what the other
+        factors of a dim leave for it.
 
     Raises:
         NotationError: at the first dim that does not agree with what came before it.
@@ -57,17 +61,44 @@ def check_sizes(call: Call, fixed: tuple[str, ...], given: Mapping[str, int]) ->
             raise call.error(dim.number, dim.element, problem, advice)
         if is_one(size):
             known[dim.what] = (dim.size, dim.tensor)
-    sizes = {name: size for (name, index), (size, _) in known.items() if index == 0}
+    sizes = {
+        name: size
+        for (name, index), (size, _) in known.items()
+        if index == 0 and isinstance(size, int)
+    }
+    _solve(dims, sizes, fixed, given)
     for dim in dims:
         if isinstance(dim.what, Axis):
             _check_element(call, dim, dim.what, sizes)
+    return sizes
 
 
-def _check_element(call: Call, dim: _Dim, axis: Axis, sizes: Mapping[str, Any]) -> None:
+def _solve(
+    dims: list[_Dim], sizes: dict[str, int], fixed: tuple[str, ...], given: Mapping[str, int]
+) -> None:
+    """Add the size of each letter that is the only unknown factor of a dim."""
+    products = [
+        (dim.what.letters, dim.size)
+        for dim in dims
+        if isinstance(dim.what, Axis) and dim.what.is_product and isinstance(dim.size, int)
+    ]
+    for _ in products:  # one that is solved may help another, each at most once
+        for letters, size in products:
+            unknown = [letter for letter in letters if letter not in sizes]
+            others = [letter for letter in letters if letter in sizes]
+            # A dim of size 1 may be one that is broadcast, of a letter that is larger here.
+            if len(unknown) != 1 or any(sizes[o] == 1 and o not in given for o in others):
+                continue
+            product = prod(sizes[letter] for letter in others)
+            if unknown[0] not in fixed and product and size % product == 0:
+                sizes[unknown[0]] = size // product
+
+
+def _check_element(call: Call, dim: _Dim, axis: Axis, sizes: Mapping[str, int]) -> None:
     """Check a dim made of factors, or of size 1; factors of unknown size divide it."""
     if not isinstance(dim.size, int):
         return
-    factors = {name: sizes[name] for name in axis.letters if isinstance(sizes.get(name), int)}
+    factors = {name: sizes[name] for name in axis.letters if name in sizes}
     product = prod(factors.values())
     is_whole = len(factors) == len(axis.letters)
     if dim.size == product or (not is_whole and product and dim.size % product == 0):

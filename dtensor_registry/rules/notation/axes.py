@@ -69,6 +69,22 @@ def names(axes: Axes) -> Iterator[str]:
         yield from axis.letters
 
 
+def inner_factors(tensors: Iterable[Axes]) -> frozenset[str]:
+    """List the letters that are somewhere a factor behind another.
+
+    >>> sorted(inner_factors([(Axis(("h", "d")),), (Axis(("d", "e")),), None]))
+    ['d', 'e']
+    """
+    return frozenset(
+        letter for axes in tensors for axis in axes or () for letter in axis.letters[1:]
+    )
+
+
+def outer_factors(tensors: Iterable[Axes]) -> frozenset[str]:
+    """List the letters that are somewhere the outermost factor of a dim."""
+    return frozenset(axis.letters[0] for axes in tensors for axis in axes or () if axis.is_product)
+
+
 def place_of(inputs: tuple[Axes, ...], number: int, element: int = 0) -> int:
     """Say where in the printed equation an input stands, or an element of it.
 

@@ -21,7 +21,7 @@ Key: TypeAlias = tuple[str, int]
 """A dim by name: a letter and 0, or a group and which of its dims, counted back from -1."""
 
 Dims: TypeAlias = list[Key | Axis]
-"""What each dim of a tensor is; factors and dims of size 1 have no key."""
+"""What each dim of a tensor is; dims made of factors and dims of size 1 have no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,13 @@ class Call:
         return [None if axes is None else _dims(axes, self.groups) for axes in self.outputs]
 
     def named_dims(self) -> list[Key]:
-        """List all dims that have a key, in the order in which the equation names them."""
+        """List all dims that have a key, in the order in which the equation names them.
+
+        Outermost factors are among them: see `place_in`.
+        """
         dims = (dim for axes in self.inputs for dim in _dims(axes or (), self.groups))
-        return list(dict.fromkeys(dim for dim in dims if isinstance(dim, tuple)))
+        keys = (_outermost(dim) if isinstance(dim, Axis) else dim for dim in dims)
+        return list(dict.fromkeys(key for key in keys if key is not None))
 
     def error(self, number: int, element: int, problem: str, advice: str = "") -> NotationError:
         """Make an error that points at an element of an input, and says what was called."""
@@ -91,6 +95,22 @@ def read_call(
     call = Call(op, inputs, outputs, seats, tuple(dims), longest)
     _check_ranks(call)
     return call
+
+
+def place_in(dims: Dims, key: Key) -> int | None:
+    """Find the dim that is cut where a key is: its own, or one of which it is the outermost factor.
+
+    >>> place_in([("b", 0), Axis(("h", "d"))], ("h", 0))
+    1
+    """
+    for place, dim in enumerate(dims):
+        if key == (_outermost(dim) if isinstance(dim, Axis) else dim):
+            return place
+    return None
+
+
+def _outermost(axis: Axis) -> Key | None:
+    return (axis.letters[0], 0) if axis.is_product else None
 
 
 def _axes(inputs: tuple[Axes, ...], seat: Seat) -> tuple[Axis, ...]:

@@ -8,10 +8,17 @@ from typing import Any
 
 from dtensor_registry.errors import InvalidContributionError, NotationError
 from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
-from dtensor_registry.rules.notation.agreement import check_sizes
-from dtensor_registry.rules.notation.axes import Axes, show_axes, show_equation
+from dtensor_registry.rules.notation.agreement import agreed_sizes
+from dtensor_registry.rules.notation.axes import (
+    Axes,
+    Axis,
+    inner_factors,
+    outer_factors,
+    show_axes,
+    show_equation,
+)
 from dtensor_registry.rules.notation.options import Size, show_mapping
-from dtensor_registry.rules.notation.reading import Call, Dims, Key, read_call
+from dtensor_registry.rules.notation.reading import Call, Dims, Key, place_in, read_call
 from dtensor_registry.rules.signature import Entry, RuleOf, Signature, seated, seats
 from dtensor_registry.rules.sizes import is_one
 
@@ -27,8 +34,11 @@ class Notation:
       input's is larger is broadcast, so it stays whole; so does one that lacks a dim of a group.
     - An output without the letter is partial if the letter is reduced. If it is not, the letter
       is never cut: that output needs all of it.
-    - A factor of a dim is not cut: a cut must fall between two of its elements, and whether it
-      does depends on the number of ranks, which no rule knows.
+    - A dim made of factors may be cut between two elements of its outermost factor, so where
+      the number of ranks divides the size of that factor: its entry says so, `S(2)/8`. The size
+      must be known from the call, from another dim or from the other factors. A letter whose
+      size is given is not cut as a factor, since on a piece it would have another; nor is one
+      that is somewhere a factor behind another.
     - Each element of a list argument is what the argument is. A tensor that is there to be
       written to, such as the keyword `out`, is placed as its output is.
 
@@ -64,12 +74,12 @@ class Notation:
         if self.signature is None:
             self._check_count(f"{op} was called with", [seat.name for seat in tensors])
         call = read_call(str(op), self.inputs, self.outputs, tensors)
-        check_sizes(call, self.fixed, self._sizes(args, kwargs))
+        sizes = agreed_sizes(call, self.fixed, self._sizes(args, kwargs))
         output_dims = call.output_dims()
         rows = []
-        for key in self._keys(call):
-            outputs = self._outputs(output_dims, key)
-            cut = _cut(call, key)
+        for key in self._keys(call, sizes):
+            outputs = self._outputs(output_dims, key, sizes)
+            cut = _cut(call, key, sizes)
             if outputs is not None and cut:
                 rows.append(seated(outputs, places, cut))
         return rows
@@ -111,27 +121,25 @@ class Notation:
         advice = f'One for each, "_" for a tensor that stays whole:  "{wanted}"'
         raise NotationError(self.equation, position, problem, advice)
 
-    def _keys(self, call: Call) -> list[Key]:
-        factors = {
-            letter
-            for axes in (*self.inputs, *self.outputs)
-            for axis in axes or ()
-            if axis.is_product
-            for letter in axis.letters
-        }
-        return [
-            key for key in call.named_dims() if key[0] not in factors and key[0] not in self.fixed
-        ]
+    def _keys(self, call: Call, sizes: Mapping[str, int]) -> list[Key]:
+        tensors = (*self.inputs, *self.outputs)
+        given = {letter for letter, _ in self.sizes}
+        whole = {o for o in outer_factors(tensors) if o in given or sizes.get(o, 0) < 1}
+        whole |= inner_factors(tensors).union(self.fixed)
+        return [key for key in call.named_dims() if key[0] not in whole]
 
-    def _outputs(self, listed: Sequence[Dims | None], key: Key) -> list[Entry] | None:
+    def _outputs(
+        self, listed: Sequence[Dims | None], key: Key, sizes: Mapping[str, int]
+    ) -> list[Entry] | None:
         """Place every output where a dim is cut, or return None if one has no placement then."""
         reductions = dict(self.reduce)
         found: list[Entry] = []
         for dims in listed:
+            place = None if dims is None else place_in(dims, key)
             if dims is None:
                 found.append(REPLICATE)
-            elif key in dims:
-                found.append(ShardingPlaceholder(dims.index(key)))
+            elif place is not None:
+                found.append(_entry(dims, place, sizes))
             elif key[0] in reductions:
                 found.append(Partial(reductions[key[0]]))
             else:
@@ -162,20 +170,26 @@ class Notation:
         return f"notation({', '.join(said)})"
 
 
-def _cut(call: Call, key: Key) -> dict[str, ShardingPlaceholder]:
+def _entry(dims: Dims, place: int, sizes: Mapping[str, int]) -> ShardingPlaceholder:
+    """Cut a dim: anywhere, or between the elements of its outermost factor."""
+    dim = dims[place]
+    return ShardingPlaceholder(place, sizes[dim.letters[0]] if isinstance(dim, Axis) else None)
+
+
+def _cut(call: Call, key: Key, sizes: Mapping[str, int]) -> dict[str, ShardingPlaceholder]:
     """Find the tensors that are cut with a dim, by name, and where."""
     having = {
-        seat.name: (dims.index(key), seat)
+        seat.name: (_entry(dims, place, sizes), seat)
         for seat, dims in zip(call.seats, call.dims, strict=True)
-        if key in dims
+        if (place := place_in(dims, key)) is not None
     }
     wide = {
-        name: (dim, seat)
-        for name, (dim, seat) in having.items()
-        if not is_one(seat.tensor.shape[dim])
+        name: (entry, seat)
+        for name, (entry, seat) in having.items()
+        if not is_one(seat.tensor.shape[entry.dim])
     }
     # Where every size is 1 nothing is broadcast: all are cut, into one piece that has it.
-    return {name: ShardingPlaceholder(dim) for name, (dim, _) in (wide or having).items()}
+    return {name: entry for name, (entry, _) in (wide or having).items()}
 
 
 def _count(number: int, noun: str) -> str:
