@@ -54,18 +54,8 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     schema_info = runtime_schema_info(op, widened(given, op) if _base(op, contribution) else given)
     known = facts(op)
     executes = known.beyond_torch or (given is None and known.complex_in_key)
-    executes = executes or _is_taken_for_in_place(op)
     executor = Executor(rule, info, schema_info) if executes else None
     return Entry(info, schema_info, executor)
-
-
-def _is_taken_for_in_place(op: OpOverload) -> bool:
-    """Say whether torch takes an op for one that writes, by its name alone, and loses its result.
-
-    `x << 2` is `aten.__lshift__`, whose name ends like that of `add_`: of a DTensor torch 2.13
-    returns x itself.
-    """
-    return op._schema.name.endswith("_") and not op._schema.is_mutable
 
 
 def full_mesh_entry(op: OpOverload, strategy_function: Any, schema_info: Any) -> Entry:

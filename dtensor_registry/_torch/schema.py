@@ -53,8 +53,9 @@ class OpFacts:
         view: whether an output shares memory with an input that the op does not write to.
         schema_info: the safe cache key: every non-tensor argument is in it.
         sizes: arguments that are lists of ints, and may be sizes.
-        complex_in_key: whether the safe cache key may hold a complex number, which torch's
-            C++ cannot hash: the call would fail before anybody is asked.
+        complex_in_key: whether the safe cache key of a custom op may hold a complex number,
+            which torch's C++ cannot hash: the call would fail before anybody is asked. ATen's
+            own ops fail so under bare torch; for them the fast path counts more.
     """
 
     arguments: tuple[Argument, ...]
@@ -76,8 +77,9 @@ class OpFacts:
         It never moves a keyword tensor; it finds no mesh in a list of them, nor in a list that
         may begin with None; it counts an output that may be None as no tensor; and it gives
         the argument back that an op wrote to only if that is `self` of an op named with a
-        trailing underscore, or a keyword of an overload with "out" in its name. It insists on
-        such a keyword there, so that `_slow_conv2d_backward.output_mask` fails.
+        trailing underscore, or a keyword of an overload with "out" in its name. It goes by the
+        names alone: `x << 2`, which is `__lshift__`, gives x itself back, and
+        `_slow_conv2d_backward.output_mask` fails for want of such a keyword.
         """
         tensors = [a for a in self.arguments if a.tensor]
         meshless = not any(a for a in tensors if not a.keyword and not a.optional)
@@ -85,6 +87,7 @@ class OpFacts:
         written = [at for at, a in enumerate(self.arguments) if a.mutated and not a.keyword]
         writes_elsewhere = written not in ([], [0] if self.in_place else [])
         misnamed = self.named_out != any(a.keyword and a.mutated for a in tensors)
+        misnamed = misnamed or (self.in_place and not self.mutates)
         return moves_keyword or meshless or self.optional_output or writes_elsewhere or misnamed
 
     @property
@@ -130,7 +133,8 @@ def facts(op: OpOverload) -> OpFacts:
         schema_info=_safe_key(arguments),
         # Sizes print as List[int] in some schemas and as List[SymInt] in others.
         sizes=tuple(a.name for a in arguments if "List[int]" in a.kind or "List[SymInt]" in a.kind),
-        complex_in_key=any("number" in a.kind or "complex" in a.kind for a in arguments),
+        complex_in_key=op.namespace not in ("aten", "prims")
+        and any("number" in a.kind or "complex" in a.kind for a in arguments),
     )
 
 

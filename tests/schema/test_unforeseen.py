@@ -39,6 +39,7 @@ def grow(x: Tensor, y: Tensor) -> None:
 
 define("twice(Tensor x) -> Tensor", lambda x: x * 2, raising)
 define("picky(Tensor x) -> Tensor", lambda x: x.view(5), raising)
+define("half_(Tensor x) -> Tensor", lambda x: x / 2, torch.empty_like)
 define("grow(Tensor x, Tensor(a!) y) -> ()", grow, raising)
 
 
@@ -130,3 +131,11 @@ def test_an_overload_that_writes_to_outputs_without_being_named_so_returns_them(
     got = op(*(on_mesh(value, (S0,), mesh) for value in (upstream, output)), grad_input=out)
     assert got is out
     assert difference(out, ATEN.sigmoid_backward(upstream, output)) is None
+
+
+def test_an_op_that_is_named_as_if_it_wrote_and_does_not_is_run(mesh: DeviceMesh) -> None:
+    x = on_mesh(numbers(8, 4), (S0,), mesh)
+    got = OPS.half_(x)
+    assert got is not x
+    assert difference(got, numbers(8, 4) / 2) is None
+    assert difference(x, numbers(8, 4)) is None

@@ -96,9 +96,9 @@ WRONG = {
     ),
     "placements that are no row": (
         "[D(0), D(0), D(0)]",
-        "a row is a list of placements, this one is ShardingPlaceholder(dim=0) of type"
-        " ShardingPlaceholder",
-        "ShardingPlaceholder(dim=0)",
+        "a row is a list of placements, this one is ShardingPlaceholder(dim=0, groups=None) of"
+        " type ShardingPlaceholder",
+        "ShardingPlaceholder(dim=0, groups=None)",
     ),
     "no placement for an input": (
         "[[D(0), D(0), None]]",
