@@ -204,7 +204,7 @@ def _alternatives(value: Any, elsewhere: Iterable[Any]) -> list[Any]:
     elif isinstance(value, (list, tuple)) and value and all(type(v) is int for v in value):
         others = [[v + step for v in value] for step in (1, -1)] + [list(reversed(value))]
     elif isinstance(value, torch.dtype):
-        others = [torch.float64, torch.float32, torch.int64]
+        others = [torch.float64, torch.float32, torch.int64, torch.int8]
     elif value is not None and not isinstance(value, str):
         return []
     same_kind = [v for v in elsewhere if value is None or type(v) is type(value)]
