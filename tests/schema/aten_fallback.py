@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 import dtensor_registry as dr
 from dtensor_registry.errors import RegistryError
+from dtensor_registry.verification.wholerun import alike_memory
 from tests.schema.aten_ops import GROUPS, ruleless_ops, runs_on_cpu
 from tests.schema.outcome import difference
 from tests.schema.samples import Sample, Samples, copied, fitted, recorded, samples_of
@@ -127,7 +128,8 @@ def _shardable(tensor: Tensor) -> bool:
 def _answer(op: OpOverload, given: Samples, pipe: Any) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    pipe.send(examine(op, given))
+    with alike_memory():
+        pipe.send(examine(op, given))
 
 
 def main() -> int:
