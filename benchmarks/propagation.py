@@ -35,7 +35,7 @@ from benchmarks.startup import first_step, install_time
 SECTIONS = ("decisions", "hot", "install", "step")
 
 
-def figures(sections: Sequence[str], quick: bool) -> Iterator[Figure]:
+def figures(sections: Sequence[str], ops: Sequence[str], quick: bool) -> Iterator[Figure]:
     """Measure everything asked for, each figure as soon as it is there."""
     if "install" in sections:
         yield from install_time(runs=1 if quick else 7)
@@ -44,7 +44,8 @@ def figures(sections: Sequence[str], quick: bool) -> Iterator[Figure]:
     if "hot" in sections:
         yield from hot_dispatch(switch, blocks=2 if quick else 40, calls=50 if quick else 1000)
     if "decisions" in sections:
-        for subject in subjects()[:: 4 if quick else 1]:  # quick: the first and the last
+        chosen = [subject for subject in subjects() if subject.name in ops]
+        for subject in chosen[:: 4 if quick else 1]:  # quick: the first and the last
             for ndim in (1, 2) if quick else MESHES:
                 yield from decisions(subject, ndim, switch, runs=2 if quick else 25, seconds=60)
     dist.destroy_process_group()
@@ -61,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="few runs, on small meshes")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
+    names = [subject.name for subject in subjects()]
+    parser.add_argument("--ops", nargs="+", choices=names, default=names)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--plot", type=Path, metavar="FILE", default=Path("propagation.png"))
     given = parser.parse_args(arguments)
@@ -68,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=UserWarning, module="torch")
     print(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}")
     measured: list[Figure] = []
-    for figure in figures(given.only, given.quick):
+    for figure in figures(given.only, given.ops, given.quick):
         measured.append(figure)
         print(f"  {figure.what}, {figure.mesh_ndim}-D", flush=True)
     print(table(measured))
