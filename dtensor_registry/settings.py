@@ -8,9 +8,9 @@ in `pyproject.toml`, defaults. Files are those of the working directory.
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,6 +26,19 @@ from pydantic_settings import (
 )
 
 from dtensor_registry.errors import SettingsError
+from dtensor_registry.setting_mistakes import (
+    PYPROJECT,
+    TABLE,
+    TOML,
+    Place,
+    tell_misspelt_places,
+    tell_no_json,
+    tell_unknown,
+    tell_unusable,
+)
+from dtensor_registry.setting_mistakes import (
+    nearest as nearest,
+)
 
 PREFIX = "DTENSOR_REGISTRY_"
 SWITCHES = ("AUTOLOAD", "LONG")
@@ -90,8 +103,8 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
-        toml_file="dtensor_registry.toml",
-        pyproject_toml_table_header=("tool", "dtensor_registry"),
+        toml_file=TOML,
+        pyproject_toml_table_header=("tool", TABLE),
     )
 
     order: tuple[str, ...] = Field(
@@ -157,8 +170,8 @@ class Settings(BaseSettings):
         return (
             init_settings,
             env_settings,
-            _file_source(TomlConfigSettingsSource, settings_cls, "dtensor_registry.toml"),
-            _file_source(PyprojectTomlConfigSettingsSource, settings_cls, "pyproject.toml"),
+            _file_source(TomlConfigSettingsSource, settings_cls, TOML),
+            _file_source(PyprojectTomlConfigSettingsSource, settings_cls, PYPROJECT),
         )
 
 
@@ -187,37 +200,50 @@ def read_settings(**arguments: Any) -> Settings:
     """
     _refuse_unknown_environment(os.environ)
     try:
-        return Settings(**arguments)
+        settings = Settings(**arguments)
     except ValidationError as error:
-        raise SettingsError(_explain(error)) from error
+        raise SettingsError(_explain(error, arguments)) from error
     except SourceError as error:
-        raise SettingsError(f"{error}: {error.__cause__}") from error
-
-
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """Say which valid name an unknown one may stand for, or list them all.
-
-    >>> nearest("ordre", ["order", "pins"])
-    "did you mean 'order'?"
-    """
-    choices = sorted(valid)
-    close = difflib.get_close_matches(name, choices, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices) or 'none'}"
+        told = tell_no_json(os.environ, _variables()) or f"{error}: {error.__cause__}"
+        raise SettingsError(told) from error
+    _refuse_misspelt_places()
+    return settings
 
 
 def _refuse_unknown_environment(environment: Mapping[str, str]) -> None:
     """Pydantic passes over variables it does not know; a misspelt one would do nothing."""
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-    known |= {f"{PREFIX}{name}" for name in SWITCHES}
-    known |= {f"{PREFIX}FALLBACK__{name.upper()}" for name in FallbackSettings.model_fields}
+    known = {*_variables(), *(f"{PREFIX}{name}" for name in SWITCHES)}
     for variable in sorted(environment):
-        if variable.upper().startswith(PREFIX) and variable.upper() not in known:
+        name = variable.upper()
+        links = _link_variables(name)
+        if name.startswith(PREFIX) and name not in known | links:
             raise SettingsError(
-                f"environment variable {variable} is no setting; {nearest(variable.upper(), known)}"
+                f"environment variable {variable} is no setting; {nearest(name, links or known)}"
             )
 
 
-def _explain(error: ValidationError) -> str:
+def _link_variables(variable: str) -> set[str]:
+    """List the variables for the mesh dim that one names, if it names one."""
+    table, *rest = variable.split("__")
+    if table != f"{PREFIX}LINKS" or len(rest) != 2 or not rest[0]:
+        return set()
+    return {f"{table}__{rest[0]}__{name.upper()}" for name in LinkSettings.model_fields}
+
+
+def _refuse_misspelt_places() -> None:
+    """Names with a hyphen are nearly right, and what they hold would do nothing."""
+    files = [path.name for path in Path().glob("*.toml")]
+    tables: Mapping[str, Any] = {}
+    # Not by pydantic's source for this file, which keeps our table alone.
+    if PYPROJECT in files and b"dtensor-registry" in Path(PYPROJECT).read_bytes():
+        tables = TomlConfigSettingsSource(Settings, PYPROJECT).toml_data.get("tool", {})
+    told = tell_misspelt_places(files, tables)
+    if told:
+        raise SettingsError("\n".join(told))
+
+
+def _explain(error: ValidationError, arguments: Mapping[str, Any]) -> str:
+    places = [Place("", arguments), *_places()]
     lines = []
     for problem in error.errors():
         path = [str(part) for part in problem["loc"]]
@@ -227,7 +253,24 @@ def _explain(error: ValidationError) -> str:
                 "links": LinkSettings,
             }
             fields = (parts[path[0]] if len(path) > 1 else Settings).model_fields
-            lines.append(f"{'.'.join(path)} is no setting; {nearest(path[-1], fields)}")
+            lines.append(tell_unknown(path, fields, places))
         else:
-            lines.append(f"{'.'.join(path)} = {problem['input']!r}: {problem['msg']}")
+            lines.append(tell_unusable(problem, places))
     return "\n".join(lines)
+
+
+def _places() -> Iterator[Place]:
+    """List the sources beside arguments, the first that sets a field wins."""
+    for variable, value in os.environ.items():
+        if variable.upper().startswith(PREFIX):
+            yield Place.of_variable(variable, PREFIX, value)
+    yield Place(TOML, TomlConfigSettingsSource(Settings).toml_data)
+    yield Place(PYPROJECT, PyprojectTomlConfigSettingsSource(Settings).toml_data)
+
+
+def _variables() -> dict[str, str]:
+    """List the variables that are settings, in capitals: name -> type, as Python writes it."""
+    fields = {name.upper(): field for name, field in Settings.model_fields.items()}
+    for name, field in FallbackSettings.model_fields.items():
+        fields[f"FALLBACK__{name.upper()}"] = field
+    return {f"{PREFIX}{name}": str(field.annotation) for name, field in fields.items()}

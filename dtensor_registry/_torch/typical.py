@@ -7,7 +7,8 @@ for all ops of an environment, and the same in every process.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ _RANKS = (2, 3, 1, 4)
 _TRIES = 64
 _LISTED = 2
 """Tensors in a list."""
+
+_BINDING = torch.zeros(1, device="cpu")
+"""Calls Python from C++; see `_call_in_silence`."""
 
 _VALUES: dict[str, Any] = {
     "number": 1,
@@ -50,8 +54,10 @@ def typical_rows(op: OpOverload, rule: InstalledRule) -> tuple[str, ...] | None:
     """
     answer: tuple[str, ...] | None = None
     for args, kwargs in itertools.islice(_calls(op), _TRIES):
-        if not _takes(op, args, kwargs):
+        outs = _results(op, args, kwargs)
+        if outs is None:
             continue
+        kwargs |= outs
         try:
             rows = rule.rows(op, args, kwargs)
         except RuleError:
@@ -81,20 +87,52 @@ def _calls(op: OpOverload) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
         )
 
 
-def _takes(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Say whether an op takes a call, as far as that can be known without numbers."""
+def _results(
+    op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Ask an op whether it takes a call, as far as that can be known without numbers.
+
+    Returns:
+        None if it does not; else the tensors among `kwargs`, which are those that a result is
+        written to, in the shape that the result has.
+    """
     shaped = tree_map(
         lambda v: torch.empty(v.shape, dtype=v.dtype, device="meta") if is_tensor(v) else v,
         (args, kwargs),
         is_leaf=is_tensor,
     )
     try:
-        op(*shaped[0], **shaped[1])
+        _call_in_silence(lambda: op(*shaped[0], **shaped[1]))
     except NotImplementedError:
-        return True  # it has no shape function
+        return {}  # it has no shape function
     except Exception:
-        return False
-    return True
+        return None
+    return {
+        name: TensorMeta(tuple(value.shape), value.stride(), value.dtype)
+        for name, value in shaped[1].items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def _call_in_silence(call: Callable[[], object]) -> None:
+    """Make a call without a warning: of a deprecated op, of an `out` that is resized.
+
+    A warning of C++ becomes one of Python only inside a binding that looks after it. The call of
+    an `OpOverload` goes through none, so it would be printed; `apply_` is one.
+
+    >>> vector, square = torch.empty(6, device="meta"), torch.empty(6, 6, device="meta")
+    >>> _call_in_silence(lambda: torch.ops.aten.sum.out(vector, out=square))
+    >>> square.shape
+    torch.Size([])
+    """
+
+    def made(number: float) -> float:
+        call()
+        return number
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _BINDING.apply_(made)
 
 
 def _is_tensor(argument: Any) -> bool:

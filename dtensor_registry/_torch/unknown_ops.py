@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
+from dtensor_registry.discovery import LOCAL
 from dtensor_registry.resolution import Resolution
 from dtensor_registry.settings import nearest
 
@@ -18,8 +19,10 @@ def unknown_ops(resolution: Resolution) -> Iterator[str]:
     for verdict in resolution.verdicts.values():
         namespace = verdict.op.partition(".")[0]
         if verdict.pending and verdict.winner is not None and namespace in NAMESPACES:
+            origin = verdict.winner.origin
+            plugin = "" if origin.plugin == LOCAL else f"plugin {origin.plugin!r} of "
             yield (
-                f"plugin {verdict.winner.origin.plugin!r} of {verdict.winner.origin} has a rule"
+                f"{plugin}{origin} has a rule"
                 f" for {verdict.op}, which torch does not have;"
                 f" {nearest(verdict.op, _known(verdict.op))}"
             )

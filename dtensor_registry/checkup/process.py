@@ -15,7 +15,7 @@ from dtensor_registry._torch.surface import SURFACE, TESTED
 from dtensor_registry._torch.threads import REMEDY, caching_threads
 from dtensor_registry.checkup.values import Check, judge
 from dtensor_registry.discovery import Discovery
-from dtensor_registry.errors import RegistryError
+from dtensor_registry.errors import LockFileError, LockMismatchError
 from dtensor_registry.installation.fingerprint import Fingerprint, of_installation
 from dtensor_registry.installation.locking import check_lock
 from dtensor_registry.resolution import Resolution
@@ -123,10 +123,13 @@ def check_lock_file(
     """Hold what was resolved against the lock file, if the settings name one."""
     if settings.lock is None:
         return
-    failures = []
+    failures: list[str] = []
+    told, step = "no difference", ""
     try:
         check_lock(settings, discovery, resolution)
-    except RegistryError as error:
-        failures.append(str(error))
-    told = f"{settings.lock}: {'what is installed differs' if failures else 'no difference'}"
-    yield judge("lock", told, failures, (), f"dtensor-registry diff {settings.lock}")
+    except LockFileError as error:
+        failures, told, step = [str(error)], "cannot be used", "lock"
+    except LockMismatchError as error:
+        failures, told, step = [str(error)], "what is installed differs", "diff"
+    advice = f"dtensor-registry {step} {settings.lock}"
+    yield judge("lock", f"{settings.lock}: {told}", failures, (), advice)

@@ -19,7 +19,7 @@ from dtensor_registry.cli.screen import (
     print_warnings,
     without_plugin_warnings,
 )
-from dtensor_registry.errors import NotationError
+from dtensor_registry.errors import NotationError, SettingsError
 from dtensor_registry.explanation import AskedMesh, parse_mesh
 from dtensor_registry.settings import read_settings
 
@@ -116,6 +116,8 @@ def _mesh(text: str) -> AskedMesh:
 
 def _run(arguments: argparse.Namespace) -> int:
     settings = read_settings()  # a wrong one shows before anything is run
+    if Path(arguments.program).is_dir():
+        raise SettingsError(f"{arguments.program}: it is a folder; name a file of it")
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
     from dtensor_registry._torch.auditing.program import audit_program
     from dtensor_registry.installation import install
@@ -203,7 +205,7 @@ def _notes(report: AuditReport) -> Iterator[str]:
             f"{times} time{'' if times == 1 else 's'} the program read a value of a tensor that has"
             f" none here; it was given 1, or False ({', '.join(report.made_up)})"
         )
-    if report.ops and not report.in_force:
+    if any(op.kind != "program" for op in report.ops) and not report.in_force:
         yield (
             "no rules of the registry were in force: the program does not install it\n"
             "  To see what it would do:  dtensor-registry audit --install ..."

@@ -77,8 +77,8 @@ def _explain(arguments: argparse.Namespace) -> Explanation:
     for module in arguments.modules:
         try:
             importlib.import_module(module)
-        except ImportError as error:
-            raise SettingsError(f"--import {module}: {error}") from error
+        except Exception as error:  # it is the user's, and may fail as it likes
+            raise SettingsError(f"--import {module}: {type(error).__name__}: {error}") from error
     return explain_arguments(
         arguments.op,
         [value for name, value in given if name is None],

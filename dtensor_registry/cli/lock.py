@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from dtensor_registry.cli.command import FINE, Command
+from dtensor_registry.cli.destination import check_destination, write_destination
 from dtensor_registry.cli.screen import print_json, print_lines, without_plugin_warnings
 from dtensor_registry.errors import SettingsError
-from dtensor_registry.lock import write_lock
+from dtensor_registry.lock import is_lock, write_lock
 from dtensor_registry.settings import read_settings
 
 if TYPE_CHECKING:
@@ -53,13 +54,15 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     settings = read_settings()
+    if arguments.file is not None:
+        _check(arguments.file)
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
     from dtensor_registry.installation.locking import current_lock
 
     with without_plugin_warnings():
         lock = current_lock(settings)
     if arguments.file is not None:
-        _write(arguments.file, write_lock(lock))
+        write_destination(arguments.file, write_lock(lock).encode())
     if arguments.json:
         print_json(_report(lock))
     elif arguments.file is None:
@@ -86,11 +89,19 @@ def _report(lock: Lock) -> LockReport:
     )
 
 
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, "utf-8")
-    except OSError as error:
-        raise SettingsError(f"{file}: cannot be written: {error.strerror}") from error
+def _check(file: Path) -> None:
+    """Refuse a file that cannot be written, or that holds something else than a lock.
+
+    Raises:
+        SettingsError: for such a file.
+    """
+    check_destination(file)
+    if not file.is_file() or is_lock(file.read_bytes()):
+        return
+    raise SettingsError(
+        f"{file}: it is there and is no lock file, so it was left as it is\n"
+        f"  Name another file, or take it away first:  mv {file} {file}.old"
+    )
 
 
 LOCK = Command(

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import signal
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any
 
 import importlib_metadata
 
@@ -22,6 +29,7 @@ from dtensor_registry.cli.plugins import PLUGINS
 from dtensor_registry.cli.screen import print_error
 from dtensor_registry.cli.verify import VERIFY
 from dtensor_registry.errors import RegistryError, SettingsError
+from dtensor_registry.rules.strategy import SourceLine
 
 NAME = "dtensor-registry"
 COMMANDS: tuple[Command, ...] = (
@@ -35,6 +43,8 @@ COMMANDS: tuple[Command, ...] = (
     PLUGINS,
     VERIFY,
 )
+INTERRUPTED = 130
+"""What a shell gives a command that Ctrl-C ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,21 +54,98 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: what follows the program's name; None: as the user typed it.
 
     Returns:
-        The exit code: 0 fine, 1 a problem was found, 2 the command line or a setting is wrong.
+        The exit code: 0 fine, 1 a problem was found, 2 the command line or a setting is wrong,
+        130 Ctrl-C.
 
     Raises:
         SystemExit: from argparse, after help (0) or a wrong command line (2).
     """
-    arguments = parse(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = parse(words)
     command: Command = arguments.command
+    with _interrupts() as came:
+        try:
+            return command.run(arguments)
+        except KeyboardInterrupt:
+            pass
+        except Exception as error:
+            # An import that Ctrl-C cuts short may make another error of it, as numpy's does.
+            if not came:
+                if arguments.traceback and not isinstance(error, RegistryError):
+                    raise
+                return _tell(error, words)
+    print_error("interrupted")
+    return INTERRUPTED
+
+
+def _tell(error: Exception, words: Sequence[str]) -> int:
+    """Print an error; what comes back is the exit code."""
+    print_error(error if isinstance(error, RegistryError) else _unexpected(error, words))
+    return USAGE if isinstance(error, SettingsError) else PROBLEM
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Keep a list of the Ctrl-C that came in the block; each raises as it does without."""
+    came: list[int] = []
+    raising = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        signal.default_int_handler(number, frame)
+
+    if raising is not signal.default_int_handler or current_thread() is not main_thread():
+        yield came  # somebody else's to handle
+        return
+    signal.signal(signal.SIGINT, note)
     try:
-        return command.run(arguments)
-    except SettingsError as error:
-        print_error(error)
-        return USAGE
-    except RegistryError as error:
-        print_error(error)
-        return PROBLEM
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, raising)
+
+
+def _unexpected(error: Exception, words: Sequence[str]) -> str:
+    """Say what nobody has foreseen, where it was raised, and how to see the way there."""
+    told = str(error).strip().partition("\n")[0]
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = SourceLine(last.filename, last.lineno or 0)
+    return (
+        f"this is a fault of dtensor-registry, or of a plugin or program that it ran:"
+        f" {type(error).__name__}: {told} ({where})\n"
+        f"  See where it comes from:  {shlex.join([NAME, '--traceback', *words])}"
+    )
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of one command: options and other arguments in any order, its own usage."""
+
+    _is_at_work = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Read the command's words; the parser of the program calls this.
+
+        Raises:
+            SystemExit: for words that the command does not know.
+        """
+        if self._is_at_work:  # some versions of Python come here from the call below
+            return super().parse_known_args(args, namespace)
+        self._is_at_work = True
+        try:
+            found, unknown = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_at_work = False
+        if unknown:
+            self.refuse(unknown, found.command)
+        return found, []
+
+    def refuse(self, unknown: Sequence[str], command: Command) -> None:
+        """End the program for words that a command does not know."""
+        told = f"unrecognized arguments: {' '.join(unknown)}"
+        if command.takes_rest:
+            told += "\n  What is the program's own goes after -- :  ... -- " + shlex.join(unknown)
+        self.error(told)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -76,7 +163,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     arguments = parser.parse_args(words[:end])
     arguments.rest = words[end + 1 :]
     if arguments.rest and not arguments.command.takes_rest:
-        parser.error(f"unrecognized arguments: {' '.join(arguments.rest)}")
+        arguments.parser.refuse(arguments.rest, arguments.command)
     return arguments
 
 
@@ -98,8 +185,13 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=14),
     )
     parser.add_argument("--version", action="version", version=f"{NAME} {_version()}")
+    parser.add_argument(
+        "--traceback", action="store_true", help="show where an unforeseen error comes from"
+    )
     add_completion(parser)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands: Any = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
+    )
     for command in COMMANDS:
         part = commands.add_parser(
             command.name,
@@ -110,7 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
         part.add_argument("--json", action="store_true", help="print JSON instead of a table")
         command.configure(part)
-        part.set_defaults(command=command)
+        part.set_defaults(command=command, parser=part)
     return parser
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
+from dtensor_registry.cli.destination import check_destination, write_destination
 from dtensor_registry.cli.screen import (
     print_json,
     print_lines,
@@ -38,6 +39,8 @@ STYLES = {
 """Colours of the outcomes."""
 
 NOT_REACHED = "not reached"
+OPINFO = "torch's sample inputs"
+"""How a note begins that says that OpInfo cannot be used."""
 PROBLEMS = ("WRONG", "check failed")
 """Outcomes that make the command exit with 1."""
 
@@ -104,7 +107,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--samples", metavar="N", type=_positive, default=6, help="calls of each op (default 6)"
     )
     parser.add_argument(
-        "--budget", metavar="S", type=float, help="begin with no further op after S seconds"
+        "--budget", metavar="S", type=_seconds, help="begin with no further op after S seconds"
     )
     parser.add_argument(
         "--jobs", metavar="N", type=_positive, default=_cores(), help="processes (default: cores)"
@@ -116,9 +119,22 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not number > 0:  # nor is nan
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return number
 
 
@@ -127,6 +143,8 @@ def _cores() -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.junit is not None:
+        check_destination(arguments.junit, "--junit")
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
     import torch
 
@@ -162,13 +180,15 @@ def _run(arguments: argparse.Namespace) -> int:
             advance(verified.op)
     report = VerifyReport(torch=torch.__version__, rules=tuple(rows.values()))
     if arguments.junit is not None:
-        arguments.junit.write_bytes(junit(report))
+        write_destination(arguments.junit, junit(report), "--junit")
     if arguments.json:
         print_json(report)
     else:
         _print(report, with_missing=arguments.missing)
     print_warnings(list(_notes(report)))
-    return PROBLEM if any(row.state in PROBLEMS for row in report.rules) else FINE
+    states = {row.state for row in report.rules}
+    # Rules of which not one was reached are as good as not verified.
+    return PROBLEM if states & {*PROBLEMS} or states == {NOT_REACHED} else FINE
 
 
 @contextmanager
@@ -273,7 +293,8 @@ def _notes(report: VerifyReport) -> Iterator[str]:
         named = [row for row in report.rules if row.state == state]
         if named:
             shown = ", ".join(row.op for row in named[:5]) + (", ..." if len(named) > 5 else "")
-            why = f": {named[0].note}" if named[0].note else ""
+            note = named[0].note
+            why = f": {note}" if note and not note.startswith(OPINFO) else ""
             yield f"{len(named)} rules were {state} ({shown}){why}"
     made_up = [row for row in report.rules if row.samples == "made up"]
     if made_up:
@@ -281,7 +302,8 @@ def _notes(report: VerifyReport) -> Iterator[str]:
             f"{len(made_up)} rules were checked with samples made up from the schema, which may be"
             " calls that the op is not meant for; authors give theirs with samples="
         )
-    yield from dict.fromkeys(row.note for row in report.rules if row.note.startswith("torch's"))
+    # One for all rules: what is missing is missing for all, and the note says what to type.
+    yield from [row.note for row in report.rules if row.note.startswith(OPINFO)][:1]
 
 
 def junit(report: VerifyReport) -> bytes:
@@ -329,7 +351,8 @@ VERIFY = Command(
     details="Check rules against ground truth: each row of a rule by running the op on pieces of\n"
     "whole tensors, forward and backward, and what DTensor makes of it on simulated meshes.\n"
     "Finds rows that are wrong, arguments missing from the cache key, rows that could be added.\n"
-    "Exit code 1: a rule is wrong. Every failing row comes with a program that shows it again.",
+    "Exit code 1: a rule is wrong, or --budget was over before any was reached. Every failing row\n"
+    "comes with a program that shows it again.",
     example="dtensor-registry verify matrix 'acme.*' --samples 10 --junit verify.xml",
     configure=_configure,
     run=_run,

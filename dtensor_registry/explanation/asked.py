@@ -29,7 +29,17 @@ from dtensor_registry.placements import (
 _TENSOR = re.compile(r"\s*(?P<dtype>[a-z]\w*)\[(?P<shape>[\d\s,]*)\]\s*(?P<at>@)?")
 _NAMED = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*=(?!=)")
 _TORCH = re.compile(r"torch\.\w+")
+_TOO_LARGE = re.compile(r"\d{19,}")
+_SKIPPED = re.compile(r"\s*\[(?:\s*None\s*,)*")
 _SIZE = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d+)\s*")
+
+MOST_RANKS = 2**20
+"""Ranks that are made up at most."""
+
+MOST_BYTES = 2**63
+"""Torch counts the bytes of a tensor below this."""
+
+_LARGEST = 16  # bytes of an element: complex128
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +96,11 @@ class AskedChoice:
 def is_tensor_text(text: str) -> bool:
     """Say whether a text is meant as a tensor or as a list of them.
 
-    >>> is_tensor_text("f32[8]@R"), is_tensor_text("[f32[8], None]"), is_tensor_text("trunc")
+    >>> is_tensor_text("f32[8]@R"), is_tensor_text("[None, f32[8]]"), is_tensor_text("trunc")
     (True, True, False)
     """
-    return _TENSOR.match(text.lstrip().removeprefix("[")) is not None
+    begin = _SKIPPED.match(text)
+    return _TENSOR.match(text, begin.end() if begin else 0) is not None
 
 
 def parse_tensor(text: str) -> AskedTensor:
@@ -131,7 +142,7 @@ def parse_argument(text: str) -> tuple[str | None, Any]:
         return name, value.strip()
     try:
         return name, ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError) as error:
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:  # all are ast's
         advice = "A tensor is written  f32[4096,1024]@S(0),R ; a text is quoted:  'trunc'"
         raise NotationError(text, start, "neither a tensor nor a literal", advice) from error
 
@@ -151,13 +162,18 @@ def parse_mesh(text: str) -> AskedMesh:
     position = 0
     for part in text.split(separator):
         match = _SIZE.fullmatch(part)
-        if match is None or int(match["size"]) < 1 or bool(match["name"]) != (separator == ","):
+        if match is None or bool(match["name"]) != (separator == ","):
             raise NotationError(text, position, "a mesh is written  2x4  or  dp=2,tp=4")
-        sizes.append(int(match["size"]))
+        size = _number(match["size"], MOST_RANKS)
+        if size == 0:
+            raise NotationError(text, position, "a mesh dim has one rank or more")
+        sizes.append(size)
         names += [match["name"]] if match["name"] else []
         position += len(part) + 1
     if len(set(names)) != len(names):
         raise NotationError(text, 0, "two mesh dims have one name")
+    if prod(sizes) > MOST_RANKS:
+        raise NotationError(text, 0, f"a mesh has {MOST_RANKS:,} ranks at most")
     return AskedMesh(tuple(sizes), tuple(names) or None)
 
 
@@ -214,20 +230,36 @@ def _tensor(text: str, part: str, start: int) -> AskedTensor:
         sizes = []
     if not all(re.fullmatch(r"\d+", size) for size in sizes):
         raise NotationError(text, start + match.start("shape"), "a shape is numbers and commas")
-    shape = tuple(map(int, sizes))
+    shape = tuple(_number(size, MOST_BYTES) for size in sizes)
+    if prod(max(size, 1) for size in shape) * _LARGEST >= MOST_BYTES:
+        raise NotationError(
+            text, start + match.start("shape"), "a tensor has less than 2**63 bytes"
+        )
     if placements is not None:
         placements = tuple(_within(p, shape, text, start + match.end()) for p in placements)
     return AskedTensor(match["dtype"], shape, placements)
 
 
 def _placements(text: str, part: str, start: int) -> Placements:
+    beyond = _TOO_LARGE.search(part)
+    if beyond is not None:
+        raise NotationError(text, start + beyond.start(), "a number beyond all that torch counts")
     try:
         found = parse_placements(part)
     except PlacementSyntaxError as error:
         raise NotationError(text, start + error.position, error.problem) from None
-    if any(isinstance(p, ShardingPlaceholder) for p in found):
-        raise NotationError(text, start, "a tensor has S(0), not S?(0)")
+    for p in found:
+        if isinstance(p, ShardingPlaceholder):
+            problem = f"a tensor has S({p.dim}), not {p}"
+            if p.groups is not None:
+                problem += ": how many groups a dim holds is said by rules alone"
+            raise NotationError(text, start, problem)
     return tuple(p for p in found if not isinstance(p, ShardingPlaceholder))
+
+
+def _number(digits: str, most: int) -> int:
+    """Read a number; of one that is too large, no more than that it is."""
+    return int(digits) if len(digits) <= len(str(most)) else most + 1
 
 
 def _within(placement: Placement, shape: tuple[int, ...], text: str, at: int) -> Placement:

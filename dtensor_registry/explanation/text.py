@@ -129,6 +129,7 @@ def lines_of(explanation: Explanation) -> Iterator[str]:
         yield f"  {tensor.name}: {show_tensor(tensor)}"
     yield from _providers(e)
     if not e.mesh_shape:
+        yield from (f"  note: {note}" for note in e.notes)
         return
     yield ""
     yield f"decided by {e.decided_by}"

@@ -47,8 +47,9 @@ def implicit_strategy_context(packs: Sequence[OpStrategyPack] | None = None) -> 
 
     Raises:
         InstallError: when entered or left inside a dispatch of this thread.
-        InvalidContributionError: for a pack whose op does not exist.
+        InvalidContributionError: for what is no pack, or for a pack whose op does not exist.
     """
+    _check(packs)
     layer = Layer("an implicit strategy context", height=2)
     if packs is None:
         layer.missing = policy = _every_fallback()
@@ -67,6 +68,21 @@ def implicit_strategy_context(packs: Sequence[OpStrategyPack] | None = None) -> 
         yield
     finally:
         LOAN.remove(layer)
+
+
+def _check(packs: Any) -> None:
+    """Refuse what is no list of packs.
+
+    Raises:
+        InvalidContributionError: for that.
+    """
+    is_list = packs is None or (isinstance(packs, Sequence) and not isinstance(packs, str))
+    for pack in (packs or ()) if is_list else (packs,):
+        if not is_list or not isinstance(pack, OpStrategyPack):
+            raise InvalidContributionError(
+                f"implicit_strategy_context() takes a list of OpStrategyPack, not {pack!r}\n"
+                "  Write:  implicit_strategy_context([OpStrategyPack(op)])"
+            )
 
 
 def _every_fallback() -> FallbackPolicy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from torch.distributed.device_mesh import DeviceMesh
@@ -12,15 +13,19 @@ from torch.distributed.tensor import DTensor
 from dtensor_registry._torch.explaining.asked_call import build_call, find_overload, values_of
 from dtensor_registry._torch.explaining.explain import Wanted, explain_call, explain_op
 from dtensor_registry._torch.explaining.stage import made_up_mesh, undisturbed
-from dtensor_registry.errors import AskedError
+from dtensor_registry.errors import AskedError, ConflictingStrategiesError
 from dtensor_registry.explanation import Explanation, parse_mesh
 from dtensor_registry.installation.plugins import Installation, in_force, install
+from dtensor_registry.settings import read_settings
+
+Mesh = str | int | Sequence[int] | DeviceMesh
+"""A mesh as asked for: as text, its size, its sizes, or one that exists."""
 
 
 def explain(
     op: Any,
     *inputs: Any,
-    mesh: str | DeviceMesh | None = None,
+    mesh: Mesh | None = None,
     most: int | None = 10,
     why_not: str | Sequence[str] = (),
     **kwargs: Any,
@@ -35,8 +40,8 @@ def explain(
         op: an overload, a packet that leaves no choice, a custom op, or a name.
         inputs: arguments: DTensors, or tensors as text (`"f32[4096,1024]@S(0),R"`, in a list
             for `Tensor[]`), and other values as they are. None: only who has rules is told.
-        mesh: `"2x4"` or `"dp=2,tp=4"`, for which ranks are made up; or a mesh that exists;
-            not needed for DTensors.
+        mesh: `"2x4"`, `"dp=2,tp=4"`, 8 or `(2, 4)`, for which ranks are made up; or a mesh
+            that exists; not needed for DTensors.
         most: how many candidates and rejected combinations to list; None: all.
         why_not: choices to ask about, such as `"S(1),R -> S(0),R"`: inputs, then outputs,
             tensors apart by `;`.
@@ -60,7 +65,7 @@ def explain_arguments(
     op: Any,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any],
-    mesh: str | DeviceMesh | None,
+    mesh: Mesh | None,
     told: Wanted,
     known: Installation | None = None,
 ) -> Explanation:
@@ -75,22 +80,58 @@ def explain_arguments(
         known: the installation that is in force; None finds or makes it.
     """
     with ExitStack() as stack:
-        installation = known or in_force() or stack.enter_context(install())
+        installation, conflict = _installation(known, stack)
         stack.enter_context(undisturbed())
         overload = find_overload(op)
-        if not inputs and not kwargs:
-            return explain_op(overload, installation)
-        values, named = values_of(inputs, kwargs)
-        if isinstance(mesh, str):
-            mesh = stack.enter_context(made_up_mesh(parse_mesh(mesh)))
-        if mesh is None:
-            mesh = next((v.device_mesh for v in _flat(values, named) if _placed(v)), None)
-        if mesh is None:
+        if conflict is not None and conflict.op == str(overload):
+            raise conflict
+        if inputs or kwargs:
+            values, named = values_of(inputs, kwargs)
+            on = _mesh(str(overload), mesh, _flat(values, named), stack)
+            explanation = explain_call(build_call(overload, values, named, on), installation, told)
+        elif told.questions:
             raise AskedError(
-                f"{overload}: on which mesh?  explain(op, ..., mesh='2x4') or  --mesh 2x4"
+                f"{overload}: a choice is asked about, but for which call?  Give its arguments:"
+                " f32[8,4]@S(0) ..."
             )
-        call = build_call(overload, values, named, mesh)
-        return explain_call(call, installation, told)
+        else:
+            explanation = explain_op(overload, installation)
+        if conflict is None:
+            return explanation
+        note = (
+            f"install() fails, since {' and '.join(conflict.plugins)} are in conflict over"
+            f" {conflict.op}; this is as on_conflict = 'skip' has it"
+        )
+        return replace(explanation, notes=(note, *explanation.notes))
+
+
+def _installation(
+    known: Installation | None, stack: ExitStack
+) -> tuple[Installation, ConflictingStrategiesError | None]:
+    """Find or make the installation; after a conflict, one without the ops in conflict."""
+    found = known or in_force()
+    if found is not None:
+        return found, None
+    try:
+        return stack.enter_context(install()), None
+    except ConflictingStrategiesError as conflict:
+        lenient = read_settings(on_conflict="skip")
+        return stack.enter_context(install(lenient)), conflict
+
+
+def _mesh(op: str, asked: Mesh | None, values: Sequence[Any], stack: ExitStack) -> DeviceMesh:
+    """Find the mesh, or make it up until the stack is left."""
+    if asked is None:
+        asked = next((value.device_mesh for value in values if isinstance(value, DTensor)), None)
+    if asked is None:
+        raise AskedError(f"{op}: on which mesh?  explain(op, ..., mesh='2x4') or  --mesh 2x4")
+    if isinstance(asked, DeviceMesh):
+        return asked
+    if not isinstance(asked, (str, int, Sequence)):
+        raise AskedError(f"{op}: {asked!r} is no mesh; write one:  mesh='2x4'")
+    if not isinstance(asked, str):
+        asked = "x".join(map(str, [asked] if isinstance(asked, int) else asked))
+    return stack.enter_context(made_up_mesh(parse_mesh(asked)))
 
 
 def _flat(values: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -98,7 +139,3 @@ def _flat(values: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     for value in (*values, *named.values()):
         flat += value if isinstance(value, (list, tuple)) else [value]
     return flat
-
-
-def _placed(value: Any) -> bool:
-    return isinstance(value, DTensor)

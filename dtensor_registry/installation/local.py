@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from dtensor_registry._torch.loan import LOAN, Layer
+from dtensor_registry._torch.unknown_ops import unknown_ops
 from dtensor_registry._torch.winners import Winners
-from dtensor_registry.discovery import LOCAL, Contribution, Discovery, Origin
+from dtensor_registry.discovery import LOCAL, Contribution, Discovery, Origin, PluginWarning
 from dtensor_registry.installation.fingerprint import of_rules, traits
 from dtensor_registry.rules import Rule, SingleDimStrategy
 from dtensor_registry.rules.strategy import rule_source
@@ -31,6 +33,8 @@ class Registration:
             pending=winners.late,
             parts=told.parts,
         )
+        for note in unknown_ops(winners.resolution):
+            warnings.warn(note, PluginWarning, stacklevel=3)  # who calls `register`
         LOAN.add(self._layer)
 
     def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

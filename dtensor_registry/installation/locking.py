@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +36,7 @@ def lock_of(settings: Settings, discovery: Discovery, resolution: Resolution) ->
         origin = fallback.origin
         rule = f"{origin.plugin} ({_owner(origin)}) #{digest_of(fallback.strategy.rule)}"
         ground.append((f"fallback {fallback.strategy.name}", rule))
-    with warnings.catch_warnings():
-        # A made-up `out` of the wrong shape is resized, and the call is no typical one.
-        warnings.filterwarnings("ignore", "An output with one or more elements was resized")
-        return Lock(tuple(ground), tuple(map(_locked, resolution.verdicts.values())))
+    return Lock(tuple(ground), tuple(map(_locked, resolution.verdicts.values())))
 
 
 def current_lock(settings: Settings | None = None) -> Lock:
@@ -79,7 +75,12 @@ def check_lock(settings: Settings, discovery: Discovery, resolution: Resolution)
     """
     if settings.lock is None:
         return
-    found = differences(read_lock(settings.lock), lock_of(settings, discovery, resolution))
+    try:
+        locked = read_lock(settings.lock)
+    except LockFileError as error:
+        told = f"{error.problem}; setting 'lock' names it, so nothing was put in force"
+        raise LockFileError(error.file, error.line, told) from error
+    found = differences(locked, lock_of(settings, discovery, resolution))
     if found:
         raise LockMismatchError(settings.lock, list(map(str, found)))
 

@@ -20,6 +20,7 @@ from dtensor_registry._torch.trespass import watch
 from dtensor_registry._torch.unknown_ops import unknown_ops
 from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Discovery, PluginWarning, discover
+from dtensor_registry.errors import SettingsError
 from dtensor_registry.explanation import Explanation
 from dtensor_registry.installation import ranks
 from dtensor_registry.installation.fingerprint import Fingerprint, of_installation
@@ -207,7 +208,7 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
             `order=["acme", "*", "torch"]`.
 
     Raises:
-        SettingsError: for a setting that is unknown or unusable.
+        SettingsError: for a setting that is unknown or unusable, or for `settings` that are none.
         BrokenPluginsError: if a plugin cannot be used; nothing is installed.
         ConflictingStrategiesError: if two plugins of equal rank claim an op.
         RequiredPluginError: if a required distribution is missing.
@@ -215,6 +216,12 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
         InstallError: inside a dispatch, or for a rule that torch would pass over.
         LockMismatchError: if the lock file of the settings has something else.
     """
+    if not isinstance(settings, Settings | None):
+        raise SettingsError(
+            f"install(): what is of type {type(settings).__name__} is no Settings; single settings"
+            " are passed by name\n"
+            '  Write:  install(order=["acme", "*", "torch"])  or  install(**{...})'
+        )
     chosen = settings if settings is not None else read_settings(**overrides)
     key = chosen.model_dump_json()
     with LOAN.lock, _uncollected():

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dtensor_registry.errors import LockFileError
 from dtensor_registry.lock.values import Lock, LockedOp
 
-FORMAT = "dtensor-registry lock, format 1"
+_BEGINNING = "dtensor-registry lock, format "
+FORMAT = f"{_BEGINNING}1"
 """How a lock begins."""
 
 COLUMNS = ("op", "plugin", "distribution", "torch's own", "rule", "rows")
@@ -33,6 +34,15 @@ def write_lock(lock: Lock) -> str:
     ops = [_line(op) for op in lock.ops]
     lines = [f"# {FORMAT}", *ground, "", f"# {_BETWEEN.join(COLUMNS)}", *ops]
     return "\n".join(lines) + "\n"
+
+
+def is_lock(data: bytes) -> bool:
+    """Say whether a file is a lock, of whatever format, or empty: one that may be written anew.
+
+    >>> is_lock(b"# dtensor-registry lock, format 0"), is_lock(b""), is_lock(b"import torch")
+    (True, True, False)
+    """
+    return not data.strip() or data.startswith(f"# {_BEGINNING}".encode())
 
 
 def parse_lock(text: str, name: str) -> Lock:

@@ -122,6 +122,29 @@ def test_ops_without_a_rule_come_first_and_do_not_end_the_program(run: Run) -> N
     )
 
 
+def test_a_program_that_installs_the_registry_and_runs_no_op_is_not_said_to_lack_it(
+    run: Run,
+) -> None:
+    source = (
+        HEAD
+        + """\
+    import dtensor_registry
+    dtensor_registry.install()
+    x.redistribute(mesh, [Replicate(), Replicate()])
+"""
+    )
+    code, out, err = run(source)
+    assert "(redistribute)" in out
+    assert (code, err) == (0, "rank 0 of 4 ['train.py']\n")
+
+
+def test_a_folder_is_told_from_a_file_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path}: it is a folder; name a file of it\n"
+
+
 def test_a_program_that_fails_is_audited_up_to_there(run: Run) -> None:
     code, out, err = run(FAILING, "--install")
     assert code == 1

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +18,7 @@ import pytest
 from dtensor_registry import cli
 from dtensor_registry.cli import program
 from dtensor_registry.cli.command import Command
-from dtensor_registry.cli.program import COMMANDS, build_parser, main
+from dtensor_registry.cli.program import COMMANDS, build_parser, main, parse
 from dtensor_registry.errors import RegistryError, SettingsError
 
 
@@ -90,12 +94,81 @@ def test_named_error_is_printed_without_traceback(
     assert capsys.readouterr().err == "error: no such thing\n"
 
 
-def test_any_other_error_is_a_bug_and_keeps_its_traceback(
+def test_any_other_error_is_said_to_be_a_fault_and_where_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(ZeroDivisionError("ours\nframe #1"), monkeypatch)
+    assert main(["plugins", "--json"]) == 1
+    said = re.sub(r"test_program.py:\d+", "test_program.py:N", capsys.readouterr().err)
+    assert said == (
+        "error: this is a fault of dtensor-registry, or of a plugin or program that it ran:"
+        " ZeroDivisionError: ours (tests/cli/test_program.py:N)\n"
+        "  See where it comes from:  dtensor-registry --traceback plugins --json\n"
+    )
+
+
+def test_any_other_error_keeps_its_traceback_if_that_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     raising(ZeroDivisionError("ours"), monkeypatch)
     with pytest.raises(ZeroDivisionError, match="ours"):
-        main(["plugins"])
+        main(["--traceback", "plugins"])
+
+
+def test_ctrl_c_ends_a_command_with_130_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(KeyboardInterrupt(), monkeypatch)
+    assert main(["plugins"]) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
+@pytest.mark.parametrize("made_of_it", [ImportError("half"), RegistryError("half")])
+def test_ctrl_c_is_told_even_where_another_error_was_made_of_it(
+    made_of_it: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(arguments: argparse.Namespace) -> int:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        raise made_of_it
+
+    running(run, monkeypatch)
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["plugins"]) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["aten.mm", "f32[8,8]", "-1", "--mesh", "2", "--why-not", "R"],
+        ["aten.mm", "--mesh", "2", "f32[8,8]", "--why-not", "R", "-1"],
+        ["--why-not", "R", "--mesh", "2", "aten.mm", "f32[8,8]", "-1"],
+    ],
+)
+def test_options_stand_before_between_and_after_other_arguments(words: list[str]) -> None:
+    read = parse(["explain", *words])
+    assert (read.op, read.inputs) == ("aten.mm", ["f32[8,8]", "-1"])
+    assert (read.mesh, read.why_not) == ("2", ["R"])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["ops", "--jsn"], "usage: dtensor-registry ops ["),
+        (["ops", "--", "x"], "dtensor-registry ops: error: unrecognized arguments: x\n"),
+        (["audit", "a.py", "--steps", "3"], "goes after -- :  ... -- --steps 3\n"),
+    ],
+)
+def test_unknown_words_are_told_with_the_usage_of_their_command(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: dtensor-registry {words[0]} [")
+    assert told in said
 
 
 def test_reader_that_goes_away_causes_no_traceback(site: Any) -> None:
@@ -117,11 +190,16 @@ def test_package_exposes_main_for_the_console_script() -> None:
     assert cli.main is main
 
 
-def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make `plugins` a command that raises."""
 
     def run(arguments: argparse.Namespace) -> int:
         raise error
 
+    running(run, monkeypatch)
+
+
+def running(run: Callable[[argparse.Namespace], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `plugins` a command that runs this."""
     plugins = next(command for command in COMMANDS if command.name == "plugins")
     monkeypatch.setattr(program, "COMMANDS", (replace(plugins, run=run),))

@@ -235,7 +235,7 @@ def test_the_answer_on_shipping_names_what_tests_of_new_run(capsys: Any) -> None
     assert Path("blue-rules/pyproject.toml").is_file()
     # tests/new/test_generated.py does these, without a network.
     assert others == [
-        "pip install ./blue-rules",
+        "pip install -e './blue-rules[test]'",
         "pytest blue-rules",
         "dtensor-registry verify blue-rules",
     ]

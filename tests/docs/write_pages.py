@@ -59,7 +59,8 @@ Every setting is optional. Each is taken from the first of these that has it:
 
 1. arguments: `dtensor_registry.install(order=["acme", "*", "torch"])`;
 2. the environment: `{PREFIX}ORDER='["acme", "*", "torch"]'`, lists and tables as JSON, a field of a
-   table after two underscores: `{PREFIX}FALLBACK__MODE=warn`;
+   table after two underscores: `{PREFIX}FALLBACK__MODE=warn`, `{PREFIX}LINKS__TP__BANDWIDTH=300`
+   (which is mesh dim `tp`: a dim whose name has capitals is given as JSON);
 3. `dtensor_registry.toml` in the working directory;
 4. `[tool.dtensor_registry]` in `pyproject.toml` in the working directory.
 

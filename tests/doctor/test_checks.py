@@ -246,6 +246,16 @@ def test_a_lock_file_that_differs_fails(plugin: Any, capsys: Any) -> None:
     assert (same.state, same.told) == ("ok", "rules.lock: no difference")
     other = check("lock", lock="rules.lock")
     assert (other.state, other.next_step) == ("fail", "dtensor-registry diff rules.lock")
+    assert other.told == "rules.lock: what is installed differs"
+
+
+@pytest.mark.parametrize("text", [None, "# dtensor-registry lock, format 1\nimport os\n"])
+def test_a_lock_file_that_cannot_be_used_is_not_said_to_differ(text: str | None) -> None:
+    if text is not None:
+        Path("rules.lock").write_text(text)
+    found = check("lock", lock="rules.lock")
+    assert (found.state, found.told) == ("fail", "rules.lock: cannot be used")
+    assert found.next_step == "dtensor-registry lock rules.lock"
 
 
 def test_in_force_is_told_with_its_fingerprint(plugin: Any) -> None:

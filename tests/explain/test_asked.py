@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -54,6 +55,8 @@ def test_tensors(text: str, tensor: AskedTensor) -> None:
             None,
             [AskedTensor("f32", (2,), (S0, R)), None, AskedTensor("i64", (3,), None)],
         ),
+        ("[None, None, i64[3]@R]", None, [None, None, AskedTensor("i64", (3,), (R,))]),
+        ("[None, 2]", None, [None, 2]),
     ],
 )
 def test_arguments(text: str, name: str | None, value: Any) -> None:
@@ -98,11 +101,20 @@ def test_choices(text: str, inputs: Any, outputs: Any) -> None:
         (parse_tensor, "f32[4] R", 7),
         (parse_tensor, "f32[4]@S?(0)", 7),
         (parse_tensor, "f32[4]@S(1)", 7),
+        (parse_tensor, "f32[4]@R,S(0)/8", 7),
+        (parse_tensor, "f32[9999999999999,9999999999999]", 4),
+        (parse_tensor, "f32[0,99999999999999999999]", 4),
+        (parse_tensor, f"f32[{'9' * 5000}]", 4),
+        (parse_tensor, f"f32[4]@R,S({'9' * 5000})", 11),
+        (parse_tensor, "f32[4]@_S(0, 9999999999999999999)", 13),
+        (parse_argument, "[" * 5000, 0),
         (parse_argument, "x=f32[4]@X", 9),
         (parse_argument, "[f32[4]@R, f32[4]@X]", 18),
         (parse_argument, "[f32[4]@R", 9),
         (parse_argument, "alpha=two", 6),
         (parse_mesh, "2x0", 2),
+        (parse_mesh, "100000x100000", 0),
+        (parse_mesh, f"2x{'9' * 5000}", 0),
         (parse_mesh, "dp=2,4", 5),
         (parse_mesh, "a=2,a=2", 0),
         (parse_choice, "R -> X", 5),
@@ -115,3 +127,20 @@ def test_errors_point_at_the_character(parse: Any, text: str, position: int) -> 
         parse(text)
     assert caught.value.text == text
     assert caught.value.position == position
+
+
+def test_the_largest_tensor_and_the_largest_mesh_are_read() -> None:
+    assert parse_tensor(f"u8[{2**59 - 1}]").shape == (2**59 - 1,)
+    assert parse_mesh("1024x1024").ranks == 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("f32[4]@S(0)/8", "a tensor has S(0), not S(0)/8: how many groups a dim holds"),
+        ("f32[4]@S?(0)", "a tensor has S(0), not S?(0), at"),
+    ],
+)
+def test_what_belongs_to_rules_is_told_from_what_a_tensor_has(text: str, told: str) -> None:
+    with pytest.raises(NotationError, match=re.escape(told)):
+        parse_tensor(text)

@@ -20,7 +20,13 @@ from dtensor_registry._torch.checking.local_ranks import simulated_mesh
 from dtensor_registry._torch.explaining import listing
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry.cli import main
-from dtensor_registry.errors import AskedError, InstallError, NoStrategyError, NoValidRowError
+from dtensor_registry.errors import (
+    AskedError,
+    InstallError,
+    NoStrategyError,
+    NotationError,
+    NoValidRowError,
+)
 from dtensor_registry.explanation import Explanation
 from tests.explain.random_calls import whole
 
@@ -47,6 +53,33 @@ def test_it_says_whose_answer_it_is(op: str, arguments: list[Any], decider: str,
     assert by in told.decided_by
     assert told.error is None
     assert [provider.decides for provider in told.providers].count(True) == 1
+
+
+def test_who_decides_is_marked_where_torch_cannot_follow_the_decomposition() -> None:
+    call: Any = ("aten.renorm", "f32[8,4]@S(0)", 2.0, 0, 1.0)
+    with dr.install(fallback={"mode": "warn"}):
+        fallen = dr.explain(*call, mesh=2)
+    with dr.install(fallback={"mode": "off"}):
+        alone = dr.explain(*call, mesh=2)
+    with dr.install(fallback={"mode": "warn", "before_decomposition": True}):
+        first = dr.explain("aten.aminmax", X, mesh="2x2")
+    assert (fallen.decider, alone.decider, first.decider) == ("fallback", "nobody", "fallback")
+    marked = [[p.name for p in told.providers if p.decides] for told in (fallen, alone, first)]
+    assert marked == [["fallback replicate"], [], ["fallback replicate"]]
+    reason = "torch cannot follow placements through it: No DTensorSpec found"
+    assert all(told.providers[0].reason.startswith(reason) for told in (fallen, alone))
+    assert first.providers[-1].reason.startswith("fallback replicate comes first")
+
+
+@pytest.mark.parametrize(("mesh", "shape"), [(2, (2,)), ((2, 4), (2, 4)), ([4], (4,))])
+def test_a_mesh_may_be_given_as_its_sizes(mesh: Any, shape: tuple[int, ...]) -> None:
+    assert dr.explain("aten.relu", "f32[8]", mesh=mesh).mesh_shape == shape
+
+
+@pytest.mark.parametrize("mesh", [0, (2, -1), (), True, {"dp": 2}, 1.5])
+def test_what_is_no_mesh_is_refused(mesh: Any) -> None:
+    with pytest.raises((AskedError, NotationError), match="mesh"):
+        dr.explain("aten.relu", "f32[8]", mesh=mesh)
 
 
 @pytest.mark.parametrize(

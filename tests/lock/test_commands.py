@@ -202,7 +202,8 @@ def test_diff_as_json_is_what_the_published_schema_says(run: Run) -> None:
         (["diff", "nowhere.lock"], "nowhere.lock: it cannot be read: No such file or directory"),
         (["diff", "broken.lock"], "broken.lock, line 2: it is neither"),
         (["diff", "bytes.lock"], "bytes.lock: it cannot be read: 'utf-8' codec"),
-        (["lock", "no/such/folder"], "no/such/folder: cannot be written: No such file"),
+        (["lock", "no/such/file"], "no/such/file: cannot be written: there is no folder no/such"),
+        (["lock", "."], ".: cannot be written: it is a folder"),
     ],
 )
 def test_a_file_that_is_of_no_use_exits_with_2(run: Run, command: list[str], said: str) -> None:
@@ -211,6 +212,32 @@ def test_a_file_that_is_of_no_use_exits_with_2(run: Run, command: list[str], sai
     code, out, err = run(*command)
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {said}")
+
+
+def test_lock_leaves_a_file_of_the_users_as_it_is(run: Run) -> None:
+    Path("train.py").write_text("import torch\n")
+    code, out, err = run("lock", "train.py")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: train.py: it is there and is no lock file, so it was left as it is\n"
+        "  Name another file, or take it away first:  mv train.py train.py.old\n"
+    )
+    assert Path("train.py").read_text() == "import torch\n"
+
+
+@pytest.mark.parametrize("text", ["", "# dtensor-registry lock, format 0\n", "lock"])
+def test_lock_writes_anew_what_is_a_lock_or_empty(run: Run, text: str) -> None:
+    whole = run("lock")[1]
+    Path("rules.lock").write_text(whole if text == "lock" else text)
+    assert run("lock", "rules.lock")[0] == 0
+    assert Path("rules.lock").read_text("utf-8") == whole
+
+
+def test_lock_prints_no_warning_of_the_ops_that_it_asks(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["lock", "rules.lock"]) == 0
+    out, err = capfd.readouterr()
+    assert (out[:12], err) == ("rules.lock: ", "")
+    assert "aten.addr.out | " in Path("rules.lock").read_text("utf-8")  # its `out` is resized
 
 
 @pytest.mark.slow
@@ -259,7 +286,7 @@ def test_a_long_list_of_differences_is_cut() -> None:
 
 
 def test_a_lock_file_that_is_broken_or_missing_stops_install(run: Run) -> None:
-    with pytest.raises(LockFileError, match="it cannot be read"):
+    with pytest.raises(LockFileError, match=r"it cannot be read: .*; setting 'lock' names it"):
         dr.install(lock="rules.lock")
     run("lock", "rules.lock")
     edit(("torch = ", "torch "))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pty
@@ -14,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from dtensor_registry._torch.checking.opinfo import MissingOpInfoError
 from dtensor_registry._torch.checking.samples import samples_for
 from dtensor_registry._torch.checking.subjects import find_subjects
-from dtensor_registry._torch.checking.verify import Verified
+from dtensor_registry._torch.checking.verify import Verified, verify
 from dtensor_registry.cli import main
-from dtensor_registry.cli.verify import PROBLEMS, VerifyReport, _row, junit
+from dtensor_registry.cli.verify import PROBLEMS, VerifyReport, _notes, _row, junit
 from dtensor_registry.settings import read_settings
 from dtensor_registry.verification import Report
 
@@ -127,8 +129,8 @@ def test_json_and_junit_say_the_same(command: Any, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("faulty")
 def test_no_op_is_begun_when_the_budget_is_spent(command: Any) -> None:
-    code, out, err = command("faulty", "--budget", "0")
-    assert code == 0
+    code, out, err = command("faulty", "--budget", "1e-9")
+    assert code == 1  # nothing was verified
     assert "4 rules: 4 not reached (0 combinations)" in out
     assert "4 rules were not reached (aten.cos.default, " in err
 
@@ -148,13 +150,56 @@ def test_what_names_nothing_is_a_usage_error(command: Any, pattern: str, said: s
     assert said in err
 
 
-@pytest.mark.parametrize("arguments", [["--samples", "0"], ["--samples", "few"], ["--jobs", "-1"]])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--samples", "0"], "'0' is not a whole number of 1 or more"),
+        (["--samples", "few"], "'few' is not a whole number of 1 or more"),
+        (["--jobs", "-1"], "'-1' is not a whole number of 1 or more"),
+        (["--budget", "-1"], "'-1' is not a number of seconds above 0"),
+        (["--budget", "0"], "'0' is not a number of seconds above 0"),
+        (["--budget", "nan"], "'nan' is not a number of seconds above 0"),
+        (["--budget", "soon"], "'soon' is not a number of seconds above 0"),
+    ],
+)
 def test_a_wrong_number_is_a_usage_error(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["verify", *arguments])
-    assert "usage: dtensor-registry verify" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "usage: dtensor-registry verify" in told
+    assert f"argument {arguments[0]}: {said}\n" in told
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_verified(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(importlib.import_module(verify.__module__), "verify")
+    code, out, err = command("--junit", "no/such/folder/f.xml")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: --junit no/such/folder/f.xml: cannot be written: there is no folder"
+        " no/such/folder\n  Make it first:  mkdir -p no/such/folder\n"
+    )
+
+
+def test_missing_samples_of_torch_are_told_once_with_what_to_install() -> None:
+    note = str(MissingOpInfoError(ModuleNotFoundError("No module named 'expecttest'")))
+    rows = [
+        _row(Verified(op, "p", Report(op, "p 1", "f", (), (), 0, 0), "made up", note))
+        for op in ("aten.a.default", "aten.b.default")
+    ]
+    told = "\n".join(_notes(VerifyReport(torch="2", rules=tuple(rows))))
+    assert told.count("cannot be imported: No module named 'expecttest'") == 1
+    assert told.count("pip install 'dtensor-registry[testing]'") == 1
+
+
+def test_the_extra_for_testing_has_what_torchs_samples_need() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+    extra = re.search(r"^testing = \[\n(.*?)^\]", text, re.M | re.S)
+    assert extra is not None
+    assert {"expecttest", "numpy", "pytest"} <= set(re.findall(r'^ *"([\w-]+)', extra[1], re.M))
 
 
 @pytest.mark.usefixtures("faulty")

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 import dtensor_registry as dr
-from dtensor_registry.errors import FallbackRefusedError
-from dtensor_registry.installation import FallbackWarning
+from dtensor_registry.errors import FallbackRefusedError, InvalidContributionError
+from dtensor_registry.installation import FallbackWarning, OpStrategyPack
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 
@@ -70,6 +70,34 @@ def _(x: Tensor) -> list[Tensor]:
 def x(local_mesh: Any) -> Any:
     values = torch.arange(32.0).reshape(8, 4)
     return distribute_tensor(values, local_mesh(2, 2), [S0, S1])
+
+
+@pytest.mark.parametrize("packs", [[3], ["mylib.numpy_sin"], 3, "mylib.numpy_sin"])
+def test_what_is_no_pack_is_refused_with_what_to_write(packs: Any) -> None:
+    block = dr.implicit_strategy_context(packs)
+    with pytest.raises(InvalidContributionError) as caught, block:
+        pass
+    assert "takes a list of OpStrategyPack, not " in str(caught.value)
+    assert "implicit_strategy_context([OpStrategyPack(op)])" in str(caught.value)
+
+
+def test_a_single_pack_outside_of_a_list_is_refused() -> None:
+    block = dr.implicit_strategy_context(OpStrategyPack(numpy_sin))  # type: ignore[arg-type]
+    with pytest.raises(InvalidContributionError, match="takes a list"), block:
+        pass
+
+
+def test_the_warning_of_a_fallback_points_at_the_line_of_the_call(x: Any) -> None:
+    with dr.implicit_strategy_context(), pytest.warns(FallbackWarning) as told:
+        numpy_sin(x)
+    line = numpy_sin_line()
+    assert [(warning.filename, warning.lineno) for warning in told] == [(__file__, line)]
+
+
+def numpy_sin_line() -> int:
+    """Find the line of the test above that calls the op."""
+    code = test_the_warning_of_a_fallback_points_at_the_line_of_the_call.__code__
+    return code.co_firstlineno + 2
 
 
 def test_without_a_list_every_op_without_a_rule_runs_inside_and_none_outside(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 
 import dtensor_registry as dr
 from dtensor_registry._torch.catalog import TorchCatalog
+from dtensor_registry.discovery import PluginWarning
 from dtensor_registry.errors import InvalidContributionError, SettingsError
 
 
@@ -122,3 +124,36 @@ def test_a_registration_under_settings_that_cannot_be_used_is_a_settings_error(
 def test_a_pack_takes_ops_as_strategies_do(op: Any) -> None:
     with dr.implicit_strategy_context([dr.OpStrategyPack(op)]):
         pass
+
+
+@pytest.mark.parametrize(
+    ("op", "said"),
+    [
+        ("aten.negg.default", "did you mean 'aten.neg.default'?"),
+        ("aten.negg", "did you mean 'aten.neg'?"),
+    ],
+)
+def test_a_registration_for_an_op_that_torch_does_not_have_warns_at_its_line(
+    op: str, said: str
+) -> None:
+    with pytest.warns(PluginWarning) as told:
+        registration = dr.register_single_dim_strategy(op)(no_rows)
+    registration.undo()
+    (warning,) = told
+    assert warning.filename == __file__
+    assert str(warning.message).startswith("this process (")
+    assert str(warning.message).endswith(f" has a rule for {op}, which torch does not have; {said}")
+
+
+def test_a_registration_for_an_op_of_a_library_that_may_still_come_does_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dr.register_single_dim_strategy("trunk_names_later.f")(no_rows).undo()
+
+
+@pytest.mark.parametrize("settings", [{"order": ["*"]}, "acme", 3])
+def test_install_says_how_settings_are_passed(settings: Any) -> None:
+    with pytest.raises(SettingsError, match=r"Write:  install\(order="):
+        dr.install(settings)
+    with pytest.raises(SettingsError, match=f"of type {type(settings).__name__} is no Settings"):
+        dr.install(settings=settings)

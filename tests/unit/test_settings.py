@@ -103,6 +103,11 @@ def test_a_project_file_of_somebody_else_is_passed_over() -> None:
             " did you mean 'DTENSOR_REGISTRY_FALLBACK__MODE'?",
         ),
         (
+            "DTENSOR_REGISTRY_LINKS__TP__BANDWITH",
+            "environment variable DTENSOR_REGISTRY_LINKS__TP__BANDWITH is no setting;"
+            " did you mean 'DTENSOR_REGISTRY_LINKS__TP__BANDWIDTH'?",
+        ),
+        (
             "DTENSOR_REGISTRY_PINS__MM",
             "environment variable DTENSOR_REGISTRY_PINS__MM is no setting;"
             " did you mean 'DTENSOR_REGISTRY_PINS'?",
@@ -123,8 +128,8 @@ def test_an_unknown_argument_is_told_with_the_nearest_one() -> None:
 def test_an_unknown_key_in_a_file_is_told_with_the_nearest_one() -> None:
     write_toml("requierd = []\n[fallback]\nmod = 'warn'")
     assert message_of() == (
-        "fallback.mod is no setting; did you mean 'mode'?\n"
-        "requierd is no setting; did you mean 'required'?"
+        "dtensor_registry.toml: fallback.mod is no setting; did you mean 'mode'?\n"
+        "dtensor_registry.toml: requierd is no setting; did you mean 'required'?"
     )
 
 
@@ -141,9 +146,95 @@ def test_a_value_that_cannot_be_used_is_told_with_its_field() -> None:
     )
 
 
-def test_a_variable_that_is_no_json_is_a_settings_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DTENSOR_REGISTRY_ORDER", "acme,*")
-    assert message_of().startswith('error parsing value for field "order"')
+@pytest.mark.parametrize("dim", ["TP", "tp", "0"])
+def test_a_link_may_be_given_by_variables(monkeypatch: pytest.MonkeyPatch, dim: str) -> None:
+    monkeypatch.setenv("DTENSOR_REGISTRY_LINKS", '{"dp": {"latency": 2.0}}')
+    monkeypatch.setenv(f"DTENSOR_REGISTRY_LINKS__{dim}__BANDWIDTH", "300")
+    monkeypatch.setenv(f"DTENSOR_REGISTRY_LINKS__{dim}__LATENCY", "0")
+    links = read_settings().links
+    assert links["dp"].latency == 2.0
+    assert (links[dim.lower()].bandwidth, links[dim.lower()].latency) == (300.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        (
+            "DTENSOR_REGISTRY_ORDER",
+            "torch",
+            "environment variable DTENSOR_REGISTRY_ORDER: 'torch' is no JSON; it must be a list of"
+            """ texts\n  Write:  DTENSOR_REGISTRY_ORDER='["torch"]'""",
+        ),
+        (
+            "DTENSOR_REGISTRY_ORDER",
+            '"torch"',
+            "environment variable DTENSOR_REGISTRY_ORDER: order = 'torch': must be a list of"
+            """ texts\n  Write:  DTENSOR_REGISTRY_ORDER='["torch"]'""",
+        ),
+        (
+            "DTENSOR_REGISTRY_FALLBACK__INCLUDE",
+            "['a.*', b]",
+            "environment variable DTENSOR_REGISTRY_FALLBACK__INCLUDE: \"['a.*', b]\" is no JSON; it"
+            """ must be a list of texts\n  Write:  DTENSOR_REGISTRY_FALLBACK__INCLUDE='["a.*","""
+            ' "b"]\'',
+        ),
+        (
+            "DTENSOR_REGISTRY_PINS",
+            "torch",
+            "environment variable DTENSOR_REGISTRY_PINS: 'torch' is no JSON; it must be a table\n"
+            """  Write:  DTENSOR_REGISTRY_PINS='{"NAME": "VALUE"}'""",
+        ),
+        (
+            "DTENSOR_REGISTRY_FALLBACK__MODE",
+            "maybe",
+            "environment variable DTENSOR_REGISTRY_FALLBACK__MODE: fallback.mode = 'maybe': Input"
+            " should be 'off', 'warn', 'silent' or 'error'",
+        ),
+    ],
+)
+def test_an_unusable_variable_is_told_with_its_name_and_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
+    write_toml("on_conflict = 'skip'\n[fallback]\nexclude = []")
+    monkeypatch.setenv(variable, value)
+    assert message_of() == message
+
+
+def test_an_unusable_value_in_a_file_is_told_with_the_file() -> None:
+    write_pyproject("[tool.dtensor_registry]\npins = 3")
+    write_toml('order = "torch"\n[links]\ntp = 3')
+    assert message_of() == (
+        "dtensor_registry.toml: order = 'torch': must be a list of texts, such as [\"torch\"]\n"
+        "pyproject.toml: pins = 3: must be a table\n"
+        "dtensor_registry.toml: links.tp = 3: must be a table"
+    )
+
+
+def test_an_unusable_argument_is_not_laid_to_a_file_that_has_the_same_setting() -> None:
+    write_toml('on_conflict = "skip"')
+    assert message_of(on_conflict="maybe").startswith("on_conflict = 'maybe': ")
+
+
+@pytest.mark.parametrize("header", ["[tool.dtensor_registry]", "[dtensor_registry]"])
+def test_a_header_in_our_own_file_is_told_to_be_taken_out(header: str) -> None:
+    write_toml(f'{header}\norder = ["torch"]')
+    told = message_of()
+    assert told.startswith("dtensor_registry.toml: [")
+    assert "here settings stand without a header\n  Take out  [tool.dtensor_registry]" in told
+
+
+def test_a_table_whose_name_has_a_hyphen_is_an_error() -> None:
+    write_pyproject('[project]\ndependencies = ["dtensor-registry"]')
+    assert read_settings().model_fields_set == set()
+    write_pyproject('[tool.dtensor-registry]\norder = ["torch"]')
+    assert message_of() == (
+        "pyproject.toml: [tool.dtensor-registry] is not read; write [tool.dtensor_registry]"
+    )
+
+
+def test_a_file_whose_name_has_a_hyphen_is_an_error() -> None:
+    Path("dtensor-registry.toml").write_text('order = ["torch"]')
+    assert message_of() == "dtensor-registry.toml is not read; name it dtensor_registry.toml"
 
 
 @pytest.mark.parametrize("file", ["dtensor_registry.toml", "pyproject.toml"])

@@ -62,7 +62,7 @@ def samples_for(op: OpOverload, given: Callable[[], Iterable[Any]] | None, limit
         for plain in plain_forms(op) if not known else ():
             known += derived_calls(op, opinfo_calls(plain))
     except MissingOpInfoError as error:
-        known, note = [], str(error).splitlines()[0]
+        known, note = [], str(error)
     if len(known) >= limit:
         return Samples(_most_different(known, limit), "OpInfo")
     made = _made_up(op)

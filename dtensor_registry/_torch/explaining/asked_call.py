@@ -19,6 +19,7 @@ from dtensor_registry._torch.catalog import TorchCatalog, find_op
 from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry._torch.execute import waits_for_shapes
 from dtensor_registry._torch.explaining.command import DTYPES
+from dtensor_registry._torch.explaining.providers import is_composite
 from dtensor_registry._torch.explaining.stage import quiet, without_data
 from dtensor_registry._torch.schema import facts
 from dtensor_registry.errors import AskedError
@@ -68,6 +69,12 @@ def find_overload(op: Any) -> OpOverload:
     overload = find_op(found[0]) if found else None
     if overload is None:
         raise AskedError(_no_such(name))
+    try:
+        is_composite(overload)
+    except RuntimeError as error:  # an operator of TorchScript's interpreter, not of tensors
+        raise AskedError(
+            f"{overload} is never dispatched, so DTensor does not see it: it belongs to TorchScript"
+        ) from error
     return overload
 
 
@@ -85,6 +92,11 @@ def _no_such(name: str) -> str:
         f"there is no op {name}{hint}\n"
         "  An op of a library exists once that is imported:  --import MODULE"
     )
+
+
+def told_by(error: BaseException) -> str:
+    """Say what an error says, without the frames of C++ that torch may append."""
+    return str(error).partition("\nException raised from ")[0] or type(error).__name__
 
 
 def values_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -129,13 +141,34 @@ def build_call(
             return getattr(torch, value.removeprefix("torch."), value)
         return value
 
-    call_args, call_kwargs = tree_map(made, (tuple(args), dict(kwargs)))
+    call_args, call_kwargs = tree_map(made, _bound(op, args, kwargs))
     leaves = tree_leaves((call_args, call_kwargs))
     if not any(isinstance(leaf, DTensor) for leaf in leaves):
         raise AskedError(f"{op}: no tensor is among the arguments; write one:  f32[8,4]@S(0)")
     call = AskedCall(op, call_args, call_kwargs, mesh, mode)
     _try_whole(call)
     return call
+
+
+def _bound(
+    op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Put arguments in their positions, as torch's dispatcher does before DTensor sees them.
+
+    What cannot be put there stays as it is, for the op to say so.
+    """
+    placed, named = list(args), dict(kwargs)
+    positional = [argument for argument in op._schema.arguments if not argument.kwarg_only]
+    for argument in positional[len(placed) :]:
+        if not any(later.name in named for later in positional[len(placed) :]):
+            break
+        if argument.name in named:
+            placed.append(named.pop(argument.name))
+        elif argument.has_default_value():
+            placed.append(argument.default_value)
+        else:
+            break
+    return tuple(placed), named
 
 
 def _spec(asked: AskedTensor, mesh: DeviceMesh) -> DTensorSpec:
@@ -167,8 +200,8 @@ def _try_whole(call: AskedCall) -> None:
         args, kwargs = tree_map_only(DTensor, whole, (call.args, call.kwargs))
         try:
             call.op(*args, **kwargs)
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        except Exception as error:
             if not waits_for_shapes(error) and not isinstance(error, NotImplementedError):
                 raise AskedError(
-                    f"{call.op} does not take these arguments, sharded or not: {error}"
+                    f"{call.op} does not take these arguments, sharded or not: {told_by(error)}"
                 ) from error

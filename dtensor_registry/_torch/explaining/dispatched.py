@@ -17,7 +17,7 @@ from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.audit import audit
 from dtensor_registry._torch.auditing.rows import AuditRow
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
-from dtensor_registry._torch.explaining.asked_call import AskedCall
+from dtensor_registry._torch.explaining.asked_call import AskedCall, told_by
 from dtensor_registry._torch.explaining.providers import is_composite
 from dtensor_registry._torch.hooks import specs_in
 from dtensor_registry._torch.loan import LOAN
@@ -90,7 +90,8 @@ def dispatch(call: AskedCall) -> Dispatched:
 
 def reason_of(error: Exception) -> str:
     """Say what an error says, without what torch wraps around one of ours."""
-    return str(_named(error) or error)
+    named = _named(error)
+    return told_by(error) if named is None else str(named)
 
 
 def _named(error: BaseException | None) -> RegistryError | None:

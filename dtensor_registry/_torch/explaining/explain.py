@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry._torch.audit import owner
+from dtensor_registry._torch.audit import NOBODY, owner
 from dtensor_registry._torch.convert import placements_from_torch
 from dtensor_registry._torch.explaining.asked_call import AskedCall
 from dtensor_registry._torch.explaining.command import dtype_name
@@ -67,7 +67,7 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
         AskedError: for one that does not fit the call.
     """
     dispatched = dispatch(call)
-    by = owner(call.op)
+    by = NOBODY if dispatched.decider == "nobody" else owner(call.op)
     listing = list_choices(dispatched)
     specs = specs_in(dispatched.schema)
     names = [
@@ -90,7 +90,9 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
     counted = listing.problem is None or listing.valid or listing.invalid
     return Explanation(
         op=str(call.op),
-        providers=providers_of(call.op, known, by, dispatched.decider == "composite"),
+        providers=providers_of(
+            call.op, known, by, dispatched.decider == "composite", dispatched.schema
+        ),
         decided_by=_told(dispatched, by),
         decider=dispatched.decider,
         arguments=_others(call),

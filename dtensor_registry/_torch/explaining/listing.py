@@ -61,7 +61,16 @@ class Listing:
 
 
 def list_choices(dispatched: Dispatched) -> Listing:
-    """List what dispatch had to choose from."""
+    """List what dispatch had to choose from; nothing where asking raises what the call raised."""
+    try:
+        return _listing(dispatched)
+    except Exception:
+        if dispatched.error is None:
+            raise
+        return Listing()
+
+
+def _listing(dispatched: Dispatched) -> Listing:
     schema = dispatched.schema
     strategy_schema = propagator()._wrap_with_op_strategy(schema)
     try:

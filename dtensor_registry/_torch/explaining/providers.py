@@ -8,12 +8,13 @@ from typing import Protocol
 
 import torch
 from torch._ops import OpOverload
-from torch.distributed.tensor._decompositions import DecompShardingStrategy
+from torch.distributed.tensor._op_schema import OpSchema
 
 from dtensor_registry._torch.catalog import TorchCatalog
+from dtensor_registry._torch.decompositions import is_decomposed
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.tables import HANDLERS, LEDGER
+from dtensor_registry._torch.tables import HANDLERS, LEDGER, propagator
 from dtensor_registry.discovery import Contribution, Fallback, Origin
 from dtensor_registry.explanation import Provider
 from dtensor_registry.resolution import Resolution, Verdict
@@ -39,23 +40,26 @@ def is_composite(op: OpOverload) -> bool:
 
 
 def providers_of(
-    op: OpOverload, known: Known, decided_by: str, composite: bool
+    op: OpOverload, known: Known, decided_by: str, composite: bool, schema: OpSchema | None = None
 ) -> tuple[Provider, ...]:
     """List who is asked for an op, first to last; the first that answers decides.
 
     Args:
         op: the overload.
         known: what is installed.
-        decided_by: who decided a call of the op, as `owner` names it; empty for no call.
+        decided_by: who decided a call of the op, as `owner` names it, or `nobody`; empty for no
+            call.
         composite: whether the op was, or would be, taken into parts.
+        schema: the call, if there is one.
     """
     found = [*_handler(op), *_of_this_process(op), *_resolved(op, known.resolution)]
     if composite:
         reason = "torch takes the op into parts first, and rules are asked for those"
         found.insert(0, _by_torch("", "the op's composite kernel", True, reason))
     if not found or decided_by.startswith("fallback"):
-        found += _decomposition(op)
-        found += [_fallback(f, decided_by, known.settings) for f in known.resolution.fallbacks]
+        parts = [*_decomposition(op, known.settings, decided_by, schema)]
+        last = [_fallback(f, decided_by, known.settings) for f in known.resolution.fallbacks]
+        found += last + parts if known.settings.fallback.before_decomposition else parts + last
     for at, provider in enumerate(found):
         if provider.decides:
             rest = [replace(later, decides=False) for later in found[at + 1 :]]
@@ -121,10 +125,41 @@ def _by_torch(source: str, rule: str, decides: bool, reason: str) -> Provider:
     return Provider(TORCH, TORCH, torch.__version__, source, rule, decides, reason)
 
 
-def _decomposition(op: OpOverload) -> Iterator[Provider]:
-    if DecompShardingStrategy.has_decomp(op):
-        reason = "torch follows placements through it, since nobody has a rule"
-        yield _by_torch("", "the op's decomposition", True, reason)
+def _decomposition(
+    op: OpOverload, settings: Settings, decided_by: str, schema: OpSchema | None
+) -> Iterator[Provider]:
+    if not is_decomposed(op):
+        return
+    decides = decided_by in ("", "decomposition")
+    reason = "torch follows placements through it, since nobody has a rule"
+    if decided_by.startswith("fallback") and settings.fallback.before_decomposition:
+        reason = f"{decided_by} comes first: fallback.before_decomposition is on"
+    elif not decides:
+        stopped = None if schema is None else _stopped(schema)
+        reason = f"torch cannot follow placements through it: {stopped}"
+        if stopped is None:
+            reason = "torch can follow placements through it, but not run the call"
+    yield _by_torch("", "the op's decomposition", decides, reason)
+
+
+def _stopped(schema: OpSchema) -> str | None:
+    """Say what stops torch in an op's decomposition, whatever the placements; None: nothing."""
+    strategy = propagator().decomp_strategy
+    try:
+        follow, fake_mesh = strategy._propagate_through_decomp, strategy._get_fake_mesh("cpu")
+    except AttributeError:  # no name that the host stands on: a torch without it is none the worse
+        return "this torch does not say why"
+    stopped: str | None = None
+    for placements in strategy._get_candidate_placements(schema):
+        try:
+            follow(schema, placements, fake_mesh)
+        except Exception as error:
+            stopped = str(error).partition("\n")[0] or type(error).__name__
+            if isinstance(error, NotImplementedError):
+                break  # torch tries no other
+        else:
+            return None
+    return stopped
 
 
 def _fallback(fallback: Fallback, decided_by: str, settings: Settings) -> Provider:

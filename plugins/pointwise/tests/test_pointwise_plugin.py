@@ -132,6 +132,12 @@ def test_the_readme_lists_every_family_with_its_rule_and_its_reason() -> None:
         assert f"`{family.strategy.rule}`" in text
 
 
+def test_the_readme_counts_the_overloads() -> None:
+    text = " ".join(README.read_text().split())
+
+    assert f"for {len(UNTAGGED)} that it does not: {len(CLAIMED)} functional, in-place" in text
+
+
 def test_the_readme_lists_what_is_left_out_and_why() -> None:
     text = README.read_text()
 
