@@ -20,13 +20,24 @@ SAME = "the rows of every call are the same as before"
 NOT_READ = "no row depends on an argument that is no tensor"
 USELESS = "no call can use the row: it cuts a dim of size 1, or its dtype has no such partial"
 
+_COPY = "every element of the output is one of the inputs', whatever it holds"
+_MONOTONE = "it never falls in x where no integer wraps round, and in no call one does"
+_REPEATED = "the first input is repeated along that dim, and may be whole"
+
 RIGHT: dict[tuple[str, str], str] = {
-    ("P(avg) passed everywhere", "aten.positive.default"): "a copy of an average is that average",
-    ("P(max) in place of a sum", "aten.ldexp.Tensor"): "2**y is positive: x * 2**y rises with x",
-    (
-        "P(product) in place of a sum",
-        "aten.where.self_out",
-    ): "every element of the output is one of the inputs', whatever it holds",
+    ("P(avg) passed everywhere", "aten.add_.Scalar"): "the mean of a + s is the mean of a, plus s",
+    ("P(avg) passed everywhere", "aten.positive.default"): _COPY,
+    ("P(max) in place of a sum", "aten.clone.default"): _COPY,
+    ("P(max) passed everywhere", "aten.fmax.default"): "the largest of all, in whatever order",
+    ("P(max) passed everywhere", "aten.sgn.out"): "the sign of a real number never falls",
+    ("P(product) in place of a sum", "aten.where.self_out"): _COPY,
+    ("P(sum) passed everywhere", "aten.conj_physical_.default"): "conj(a + b) = conj(a) + conj(b)",
+    ("blind to dtypes", "aten.add_.Tensor"): _MONOTONE,
+    ("blind to dtypes", "aten.addcdiv.out"): _MONOTONE,
+    ("blind to dtypes", "aten.addcmul_.default"): _MONOTONE,
+    ("blind to sizes of 1", "aten.addr.default"): _REPEATED,
+    ("blind to sizes of 1", "aten.addr.out"): _REPEATED,
+    ("partial input taken whole", "aten.clamp_max_.Tensor"): "min(min(a, b), y), in any order",
 }
 """By kind of fault and op: why the row that was planted is right."""
 
