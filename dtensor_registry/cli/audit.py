@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
+from dtensor_registry.cli.destination import check_destination
 from dtensor_registry.cli.pages import render, write_page
 from dtensor_registry.cli.screen import (
     print_json,
@@ -118,6 +119,8 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = read_settings()  # a wrong one shows before anything is run
     if Path(arguments.program).is_dir():
         raise SettingsError(f"{arguments.program}: it is a folder; name a file of it")
+    if arguments.html is not None:
+        check_destination(arguments.html, "--html")
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
     from dtensor_registry._torch.auditing.program import audit_program
     from dtensor_registry.installation import install

@@ -7,6 +7,7 @@ import importlib
 from pathlib import Path
 
 from dtensor_registry.cli.command import FINE, PROBLEM, USAGE, Command
+from dtensor_registry.cli.destination import check_destination
 from dtensor_registry.cli.screen import (
     print_error,
     print_json,
@@ -51,6 +52,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     read_settings()  # a wrong setting is told before anything slow
+    if arguments.html is not None:
+        check_destination(arguments.html, "--html")
     try:
         with without_plugin_warnings():
             explanation = _explain(arguments)

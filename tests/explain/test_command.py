@@ -172,3 +172,10 @@ def test_all_lists_every_combination(run: Any) -> None:
     assert (len(some["candidates"]), some["valid"]) == (10, 16)
     assert (len(every["candidates"]), every["valid"]) == (16, 16)
     assert every["candidates"][:10] == some["candidates"]
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_work(run: Any, tmp_path: Path) -> None:
+    page = tmp_path / "no" / "page.html"
+    outcome = run(*MM, "--html", str(page))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"mkdir -p {page.parent}" in outcome.err
