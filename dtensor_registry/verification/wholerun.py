@@ -186,7 +186,9 @@ def call(
 
 
 def is_deterministic(whole: WholeRun) -> bool:
-    """Say whether the whole call gives the same when run again."""
+    """Say whether the whole call gives the same when run again, and not by luck."""
+    if torch.Tag.nondeterministic_seeded in getattr(whole.op, "tags", ()):
+        return False  # of few elements all may be alike twice
     return _are_same(whole.run([tensor.clone() for tensor in whole.inputs]), whole.outputs)
 
 

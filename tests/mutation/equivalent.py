@@ -27,9 +27,6 @@ _REPEATED = "the first input is repeated along that dim, and may be whole"
 RIGHT: dict[tuple[str, str], str] = {
     ("P(avg) passed everywhere", "aten.add_.Scalar"): "the mean of a + s is the mean of a, plus s",
     ("P(avg) passed everywhere", "aten.positive.default"): _COPY,
-    ("P(max) in place of a sum", "aten.clone.default"): _COPY,
-    ("P(max) passed everywhere", "aten.fmax.default"): "the largest of all, in whatever order",
-    ("P(max) passed everywhere", "aten.sgn.out"): "the sign of a real number never falls",
     ("P(product) in place of a sum", "aten.where.self_out"): _COPY,
     ("P(sum) passed everywhere", "aten.conj_physical_.default"): "conj(a + b) = conj(a) + conj(b)",
     ("blind to dtypes", "aten.add_.Tensor"): _MONOTONE,
@@ -40,6 +37,19 @@ RIGHT: dict[tuple[str, str], str] = {
     ("partial input taken whole", "aten.clamp_max_.Tensor"): "min(min(a, b), y), in any order",
 }
 """By kind of fault and op: why the row that was planted is right."""
+
+RISING = {
+    "clone": _COPY,
+    "fill": "it hangs on nothing",
+    "fmax": "the largest of all, in whatever order",
+    "hardsigmoid_backward": "x times a slope that is never negative",
+    "masked_fill": _COPY,
+    "positive": _COPY,
+    "sgn": "the sign of a real number never falls",
+    "where": _COPY,
+}
+"""Ops, in all their forms, whose largest output comes of the largest input: P(max) passes."""
+
 
 _OTHERS = (0, 1, -1, 2, 2.5, True, False, None, "mean")
 
@@ -56,6 +66,9 @@ def reason_of(trial: Trial) -> str | None:
         return None if any(_reads(subject)) else NOT_READ
     if all(row in trial.dead for row in trial.planted):
         return USELESS
+    form_of = subject.name.split(".")[1].rstrip("_")
+    if trial.fault.kind.startswith("P(max)") and form_of in RISING:
+        return RISING[form_of]
     return RIGHT.get((trial.fault.kind, subject.name))
 
 

@@ -385,3 +385,11 @@ def test_a_row_that_is_right_for_positive_numbers_only_is_unsound() -> None:
     call = (X, 2.5)
     report = told(aten.xlogy.Scalar_Other, rows((P(), P())), call, budget=0)
     assert errors(report) == [("unsound", "P(sum) <- P(sum)")]
+
+
+def test_an_op_that_draws_random_numbers_is_untested_however_few_it_draws() -> None:
+    op = aten.geometric_.default
+    for seed in range(5):
+        report = check(op, [((X[:1, :1], 0.9), {})], rows((S(0), S(0))), seed=seed, budget=0)
+        assert report.errors == ()
+        assert not report.is_trusted
