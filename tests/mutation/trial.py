@@ -37,14 +37,23 @@ class Trial:
     dead: tuple[str, ...] = ()
 
 
+UNPROVABLE = ("aten._scaled_dot_product_fused_attention_overrideable.default",)
+"""It returns a random seed that is drawn anew each time."""
+
+
 @lru_cache(maxsize=1)
 def subjects() -> dict[str, list[Subject]]:
     """Rules of our plugins and of the example vendor, by distribution.
 
     Left out are ops whose kernels die on an empty piece: a fault would take this process down.
+    And ops that nothing can be proven of.
     """
     return {
-        name: [s for s in find_subjects(only(name)) if s.rule is not None and s.allow_empty_pieces]
+        name: [
+            s
+            for s in find_subjects(only(name))
+            if s.rule is not None and s.allow_empty_pieces and s.name not in UNPROVABLE
+        ]
         for name in DISTRIBUTIONS
     }
 
