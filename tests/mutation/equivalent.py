@@ -48,7 +48,7 @@ RISING = {
     "sgn": "the sign of a real number never falls",
     "where": _COPY,
 }
-"""Ops, in all their forms, whose largest output comes of the largest input: P(max) passes."""
+"""Ops, in all their forms, whose largest output comes of the largest input, and so the least."""
 
 
 _OTHERS = (0, 1, -1, 2, 2.5, True, False, None, "mean")
@@ -67,7 +67,7 @@ def reason_of(trial: Trial) -> str | None:
     if all(row in trial.dead for row in trial.planted):
         return USELESS
     form_of = subject.name.split(".")[1].rstrip("_")
-    if trial.fault.kind.startswith("P(max)") and form_of in RISING:
+    if form_of in RISING and all(row.startswith(("P(max)", "P(min)")) for row in trial.planted):
         return RISING[form_of]
     return RIGHT.get((trial.fault.kind, subject.name))
 
