@@ -64,7 +64,7 @@ def strangers() -> list[ForeignEntry]:
         ops: set[OpOverload] = {*_table(table), *on_loan}
         for op in ops:
             value = LEDGER.original(table, op)
-            if any(not _is_torchs(function) for function in functions_in(value)):
+            if value is not None and is_foreign(value):
                 found.append(ForeignEntry(str(op), table, author_of(value)))
     return sorted(found, key=lambda entry: (entry.op, entry.table))
 
@@ -72,8 +72,7 @@ def strangers() -> list[ForeignEntry]:
 def author_of(value: Any) -> str:
     """Say which function an entry comes down to, and where that was written.
 
-    torch's `register_sharding` wraps the function that it is given into one of its own, so a
-    function of somebody else comes before torch's.
+    A function of somebody else comes before torch's.
     """
     if value is ABSENT:
         return "taken out"
@@ -88,10 +87,28 @@ def author_of(value: Any) -> str:
     )
 
 
-def functions_in(value: Any) -> Iterator[FunctionType]:
+def is_foreign(value: Any) -> bool:
+    """Say whether a rule or handler is not torch's.
+
+    torch's `register_sharding` wraps the function that it is given into one of its own.
+
+    >>> is_foreign(is_foreign)
+    True
+    """
+    functions = list(functions_in(value))
+    if functions:
+        return not all(map(_is_torchs, functions))
+    return not _is_of_torch(getattr(value, "__module__", None) or type(value).__module__)
+
+
+def functions_in(value: Any, seen: set[int] | None = None) -> Iterator[FunctionType]:
     """Unwrap what wrappers, partials, closures and methods come down to, the wrapper first."""
+    seen = set() if seen is None else seen
     if inspect.ismethod(value):
         value = value.__func__
+    if id(value) in seen:
+        return  # closures may hold each other
+    seen.add(id(value))
     if isinstance(value, FunctionType):
         yield value
         for cell in value.__closure__ or ():
@@ -99,16 +116,20 @@ def functions_in(value: Any) -> Iterator[FunctionType]:
                 inner = cell.cell_contents
             except ValueError:
                 continue  # a name that is not bound yet
-            if isinstance(inner, FunctionType) and inner is not value:
-                yield from functions_in(inner)
+            if isinstance(inner, FunctionType):
+                yield from functions_in(inner, seen)
     else:
         for inner in (getattr(value, "func", None), *getattr(value, "args", ())):
             if callable(inner):
-                yield from functions_in(inner)
+                yield from functions_in(inner, seen)
 
 
 def _is_torchs(function: FunctionType) -> bool:
-    return str(function.__module__).partition(".")[0] == "torch"
+    return _is_of_torch(function.__module__)
+
+
+def _is_of_torch(module: Any) -> bool:
+    return str(module).partition(".")[0] == "torch"
 
 
 def _table(name: str) -> Any:

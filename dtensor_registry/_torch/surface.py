@@ -166,7 +166,30 @@ SURFACE = (
     PrivateName(f"{_TENSOR}.placement_types", "_StridedShard", ("dim", "split_factor")),
     PrivateName("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack"),
 )
-"""Every private name that `dtensor_registry._torch` uses."""
+"""Every private name that deciding, executing and installing use."""
+
+TOOLS = (
+    PrivateName("torch._C", "_current_autograd_node"),
+    PrivateName("torch._C", "_dispatch_has_kernel_for_dispatch_key"),
+    PrivateName("torch._C._autograd", "_get_sequence_nr"),
+    PrivateName("torch._C._distributed_c10d", "FakeWork"),
+    PrivateName("torch._C._distributed_c10d", "HashStore"),
+    PrivateName("torch._subclasses.fake_tensor", "FakeTensor"),
+    PrivateName("torch._subclasses.fake_tensor", "FakeTensorMode"),
+    PrivateName("torch.distributed._local_tensor", "LocalTensor"),
+    PrivateName("torch.distributed._local_tensor", "LocalTensorMode"),
+    PrivateName("torch.distributed._local_tensor", "local_tensor_mode"),
+    PrivateName(f"{_TENSOR}._decompositions", "DecompShardingStrategy._get_fake_mesh"),
+    PrivateName(
+        f"{_TENSOR}._decompositions", "DecompShardingStrategy._propagate_through_decomp", ("self",)
+    ),
+    PrivateName(f"{_TENSOR}._random", "_rng_tracker"),
+    PrivateName(f"{_TENSOR}._redistribute", "_gen_transform_infos", ("src_spec", "dst_spec")),
+    PrivateName(f"{_TENSOR}._utils", "_compute_local_shape_and_global_offset"),
+    PrivateName("torch.testing._internal.distributed.fake_pg", "FakeStore"),
+    PrivateName("torch.utils._pytree", "tree_map_only"),
+)
+"""Private names that only `explain`, `audit` and `verify` use: jobs run without them."""
 
 TABLES = (
     "op_single_dim_strategy_funcs",
@@ -187,6 +210,11 @@ def check_surface() -> None:
     missing = list(_problems())
     if missing:
         raise UnsupportedTorchError(torch.__version__, missing)
+
+
+def missing_tools() -> list[str]:
+    """Say what `explain`, `audit` or `verify` would miss in the running torch."""
+    return [problem for name in TOOLS if (problem := name.problem()) is not None]
 
 
 def _problems() -> Iterator[str]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from functools import partial
-from types import FunctionType
 from typing import Any
 
+from dtensor_registry._torch.foreign import is_foreign
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.surface import SURFACE
 from dtensor_registry._torch.tables import (
@@ -60,7 +59,7 @@ def _undo_cells(before: dict[Cell, Any]) -> list[str]:
     if now == before:
         return []  # as after nearly every import, and quickly found out
     changed = [cell for cell in dict.fromkeys((*before, *now)) if _differs(cell, before)]
-    ops = {op for table, op in changed if table not in _INFO_TABLES and _foreign(read((table, op)))}
+    ops = {op for table, op in changed if table not in _INFO_TABLES and _is_theirs((table, op))}
     told = []
     for cell in changed:
         table, op = cell
@@ -71,22 +70,14 @@ def _undo_cells(before: dict[Cell, Any]) -> list[str]:
     return told
 
 
+def _is_theirs(cell: Cell) -> bool:
+    """Say whether torch itself would not have left a cell like this; it takes out no entry."""
+    value = read(cell)
+    return value is ABSENT or is_foreign(value)
+
+
 def _differs(cell: Cell, before: dict[Cell, Any]) -> bool:
     return read(cell) is not before.get(cell, ABSENT)
-
-
-def _foreign(value: Any) -> bool:
-    """Say whether a rule or handler is not torch's; one that was taken out is nobody's.
-
-    torch's `register_sharding` wraps the function that it is given into one of its own.
-    """
-    if value is ABSENT:
-        return True
-    inner = [getattr(value, "func", None), *getattr(value, "args", ())]
-    inner += [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
-    theirs = any(_foreign(part) for part in inner if isinstance(part, FunctionType))
-    module = str(getattr(value, "__module__", ""))
-    return theirs or not (isinstance(value, partial) or module.startswith("torch."))
 
 
 def _names() -> Iterator[tuple[Any, str, Any]]:

@@ -11,7 +11,7 @@ from packaging.version import Version
 from dtensor_registry._torch import compile_caches
 from dtensor_registry._torch.foreign import overwritten, strangers
 from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.surface import SURFACE, TESTED
+from dtensor_registry._torch.surface import SURFACE, TESTED, missing_tools
 from dtensor_registry._torch.threads import REMEDY, caching_threads
 from dtensor_registry.checkup.values import Check, judge
 from dtensor_registry.discovery import Discovery
@@ -35,7 +35,12 @@ def check_torch() -> Check:
 def check_private_names() -> Check:
     """Count the private names that the host stands on; it does not start without one of them."""
     wanted = sum(name.belongs_to(torch.__version__) for name in SURFACE)
-    return Check("private names", "ok", f"all {wanted} that the host stands on are there")
+    missing = missing_tools()
+    told = f"all {wanted} that the host stands on are there"
+    if missing:
+        told += f"; {len(missing)} are missing that only explain, audit and verify need"
+    step = f"pip install 'torch>={TESTED[0]},<={TESTED[1]}' where you use these commands"
+    return judge("private names", told, (), missing, step)
 
 
 def check_in_force() -> Check:

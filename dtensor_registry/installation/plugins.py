@@ -208,7 +208,8 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
             `order=["acme", "*", "torch"]`.
 
     Raises:
-        SettingsError: for a setting that is unknown or unusable, or for `settings` that are none.
+        SettingsError: for a setting that is unknown or unusable, for `settings` that are none,
+            or for single settings beside them.
         BrokenPluginsError: if a plugin cannot be used; nothing is installed.
         ConflictingStrategiesError: if two plugins of equal rank claim an op.
         RequiredPluginError: if a required distribution is missing.
@@ -221,6 +222,11 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
             f"install(): what is of type {type(settings).__name__} is no Settings; single settings"
             " are passed by name\n"
             '  Write:  install(order=["acme", "*", "torch"])  or  install(**{...})'
+        )
+    if settings is not None and overrides:
+        raise SettingsError(
+            f"install(): {', '.join(overrides)} beside ready-made settings would not be read\n"
+            "  Write:  install(read_settings(...))  with all of them, or pass them by name alone"
         )
     chosen = settings if settings is not None else read_settings(**overrides)
     key = chosen.model_dump_json()

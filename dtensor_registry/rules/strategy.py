@@ -7,9 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from dtensor_registry.errors import InvalidContributionError
+
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 Rule: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any]], Sequence[Sequence[Any]]]
 """`rule(op, args, kwargs) -> rows`, with tensors given as metadata.
@@ -171,12 +174,13 @@ def op_name(op: object) -> str:
 
 
 def _writer() -> SourceLine:
-    """Find the line that is building a strategy: the first frame outside this file."""
+    """Find the line that is building a strategy: the first frame outside this package."""
     frame = inspect.currentframe()
     while frame is not None:
+        file = frame.f_code.co_filename
         # "<string>" is the __init__ that dataclasses generate.
-        if frame.f_code.co_filename not in (__file__, "<string>"):
-            return SourceLine(frame.f_code.co_filename, frame.f_lineno)
+        if file != "<string>" and not file.startswith(_PACKAGE):
+            return SourceLine(file, frame.f_lineno)
         frame = frame.f_back
     return SourceLine("<unknown>", 0)
 

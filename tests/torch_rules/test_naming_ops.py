@@ -157,3 +157,14 @@ def test_install_says_how_settings_are_passed(settings: Any) -> None:
         dr.install(settings)
     with pytest.raises(SettingsError, match=f"of type {type(settings).__name__} is no Settings"):
         dr.install(settings=settings)
+
+
+def test_install_does_not_pass_over_what_stands_beside_ready_made_settings() -> None:
+    with pytest.raises(SettingsError, match=r"order beside ready-made settings"):
+        dr.install(dr.Settings(), order=["*"])
+
+
+def test_a_template_that_is_registered_by_hand_stands_where_the_user_wrote_it() -> None:
+    registration = dr.register_single_dim_strategy("trunk_names_later.f")(dr.pointwise())
+    registration.undo()
+    assert registration.strategy.source.file == __file__
