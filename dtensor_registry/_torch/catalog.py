@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import torch
@@ -44,6 +46,22 @@ class TorchCatalog:
             if LEDGER.original(table, overload) is not None:
                 return table
         return None
+
+
+def overloads(namespace: str) -> Iterator[OpOverload]:
+    """List every overload of a namespace that exists by now; of `prims`, all that there are.
+
+    >>> torch.ops.aten.mm.default in set(overloads("aten"))
+    True
+    """
+    if namespace == "prims":
+        import_module("torch._prims")  # which defines them
+    for qualified in torch._C._dispatch_get_all_op_names():
+        space, _, name = qualified.partition("::")
+        packet, _, overload = name.partition(".")
+        op = find_op(f"{space}.{packet}.{overload or 'default'}") if space == namespace else None
+        if op is not None:
+            yield op
 
 
 def find_op(name: str) -> OpOverload | None:

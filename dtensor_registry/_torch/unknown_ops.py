@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
+from dtensor_registry._torch.catalog import overloads
 from dtensor_registry.discovery import LOCAL
 from dtensor_registry.resolution import Resolution
 from dtensor_registry.settings import nearest
@@ -30,11 +29,9 @@ def unknown_ops(resolution: Resolution) -> Iterator[str]:
 
 def _known(like: str) -> set[str]:
     """List the ops of a namespace that begin alike, in the form of `like`."""
-    overload = like.count(".") == 2
-    found = set()
-    for name in torch._C._dispatch_get_all_op_names():
-        packet, _, rest = name.replace("::", ".").partition(".")
-        op, _, kind = rest.partition(".")
-        if like.startswith(f"{packet}.{op[:1]}"):
-            found.add(f"{packet}.{op}.{kind or 'default'}" if overload else f"{packet}.{op}")
-    return found
+    namespace, packet = like.split(".")[:2]
+    return {
+        str(op if like.count(".") == 2 else op.overloadpacket)
+        for op in overloads(namespace)
+        if op.overloadpacket.__name__.startswith(packet[:1])
+    }

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch.distributed.tensor
 
-OPEN = ["dtensor_registry/_torch/planted.py", "tests/planted.py", "plugins/matrix/tests/planted.py"]
+OPEN = ["dtensor_registry/_torch/planted.py", "tests/planted.py"]
 CLOSED = [
     "dtensor_registry/planted.py",
     "dtensor_registry/cli/planted.py",
@@ -56,6 +56,14 @@ def findings(checkout: Path, name: str, code: str) -> set[str]:
 @pytest.mark.parametrize("name", CLOSED)
 def test_private_torch_api_is_stopped(checkout: Path, name: str, code: str, rule: str) -> None:
     assert rule in findings(checkout, name, code)
+
+
+@pytest.mark.parametrize(("code", "rule"), [v for v in VIOLATIONS if v[1] == "TID251"])
+@pytest.mark.parametrize("folder", ["plugins/matrix/tests", "examples/acme_kernels/tests"])
+def test_the_tests_of_a_plugin_use_what_any_vendor_can_import(
+    checkout: Path, folder: str, code: str, rule: str
+) -> None:
+    assert rule in findings(checkout, f"{folder}/planted.py", code)
 
 
 @pytest.mark.parametrize("name", OPEN)

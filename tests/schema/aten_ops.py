@@ -9,6 +9,8 @@ from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._decompositions import DecompShardingStrategy
 
+from dtensor_registry._torch.catalog import overloads
+
 GROUPS = ("functional", "in-place", "out=", "view")
 
 # Kernels of these keys run on plain CPU tensors.
@@ -25,23 +27,12 @@ def ruleless_ops() -> Iterator[tuple[str, OpOverload]]:
         *propagator.op_to_rules,
         *dispatcher._custom_op_handlers,
     }
-    for op in sorted(all_ops(), key=str):
+    for op in sorted(overloads("aten"), key=str):
         composite = has_kernel(op, "CompositeImplicitAutograd")
         if op in ruled or composite or DecompShardingStrategy.has_decomp(op):
             continue
         if any("Tensor" in str(argument.type) for argument in op._schema.arguments):
             yield group(op), op
-
-
-def all_ops() -> Iterator[OpOverload]:
-    """List every ATen op."""
-    for name in torch._C._dispatch_get_all_op_names():
-        space, _, rest = name.partition("::")
-        packet, _, overload = rest.partition(".")
-        if space == "aten" and hasattr(torch.ops.aten, packet):
-            op = getattr(getattr(torch.ops.aten, packet), overload or "default", None)
-            if isinstance(op, OpOverload):
-                yield op
 
 
 def group(op: OpOverload) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,10 +10,12 @@ from torch._ops import OpOverload
 from torch.distributed.tensor._dtensor_spec import TensorMeta
 from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 
+from dtensor_registry._torch.catalog import SINGLE_DIM
 from dtensor_registry._torch.checking.derived import element_of
 from dtensor_registry._torch.convert import row_from_rule
 from dtensor_registry._torch.tables import LEDGER
-from dtensor_registry.rules import Rule, is_tensor
+from dtensor_registry.rules import Rule, is_tensor, tensor_inputs
+from dtensor_registry.verification.wholerun import fill
 
 _PER_ELEMENT = ("aten._foreach_", "aten._amp_foreach_", "aten._fused_")
 
@@ -41,6 +43,31 @@ def torch_rule(op: OpOverload, func: Any) -> Rule:
     rule.__qualname__ = getattr(func, "__qualname__", str(func))
     rule.__module__ = getattr(func, "__module__", "torch")
     return rule
+
+
+def torch_rows(
+    op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[list[Any]] | None:
+    """Ask torch's own single-dim rule for an op, whatever the host has put in its place.
+
+    Args:
+        op: the op.
+        args: positional arguments, with plain tensors or what stands for them.
+        kwargs: keyword arguments.
+
+    Returns:
+        The rows, as our placements; None if torch has no such rule for the op.
+
+    >>> from dtensor_registry.placements import show_placements
+    >>> x = torch.ones(4)
+    >>> [show_placements(row) for row in torch_rows(torch.ops.aten.relu.default, (x,), {}) or ()]
+    ['S?(0), S?(0)', 'P(max), P(max)', 'P(min), P(min)']
+    """
+    info = LEDGER.original(SINGLE_DIM, op)
+    if info is None:
+        return None
+    metas = [TensorMeta(t.shape, t.stride(), t.dtype) for t in tensor_inputs(args, kwargs)]
+    return [list(row) for row in torch_rule(op, info.func)(op, *fill(args, kwargs, metas))]
 
 
 def torch_schema_info(op: OpOverload) -> RuntimeSchemaInfo:

@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812 (its usual name)
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.debug import CommDebugMode
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry
 from dtensor_registry.placements import parse_placements, show_placements
-from dtensor_registry.verification import check_row
+from dtensor_registry.testing import check_row, simulated_mesh
 from dtensor_registry_matrix.lent_kernel import fused_attention, fused_attention_backward
 from dtensor_registry_matrix.rules import STRATEGIES
 from dtensor_registry_matrix.samples import attention, attention_backward
@@ -86,11 +83,8 @@ def test_a_row_that_is_not_there_is_wrong(at: int, row: str, why: str) -> None:
 
 @pytest.fixture
 def ranks() -> Iterator[Any]:
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
-    try:
-        yield init_device_mesh("cpu", (2,))
-    finally:
-        dist.destroy_process_group()
+    with simulated_mesh(2) as mesh:
+        yield mesh
 
 
 def test_heads_cut_alike_need_no_communication_forward_or_backward(ranks: Any) -> None:

@@ -9,6 +9,10 @@ from typing import Any, TypeAlias
 import pytest
 import torch
 
+from dtensor_registry.testing import overloads
+
+list(overloads("prims"))  # has torch define them
+
 Call: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 # The shapes of the tensors of a call, in order; the last one is used for any further tensor.

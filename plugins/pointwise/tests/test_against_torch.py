@@ -7,12 +7,10 @@ from typing import Any, TypeAlias
 
 import pytest
 import torch
-import torch._prims  # registers torch.ops.prims
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._dtensor_spec import TensorMeta
 
 from dtensor_registry.placements import Partial, parse_placements
 from dtensor_registry.rules import tensor_inputs
+from dtensor_registry.testing import torch_rows
 from dtensor_registry.verification.backward import judge_backward
 from dtensor_registry.verification.pieces import reduce_parts
 from dtensor_registry.verification.static import show_row
@@ -40,13 +38,8 @@ def overload(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), packet), kind)
 
 
-def torch_rows(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> set[str]:
-    rule = DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs.get(
-        overload(name)
-    )
-    if rule is None:
-        return set()
-    rows = rule(overload(name), tuple(map(meta, args)), {k: meta(v) for k, v in kwargs.items()})
+def rows_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> set[str]:
+    rows = torch_rows(overload(name), args, kwargs) or ()
     return {show_row(row, len(tensor_inputs(args, kwargs))) for row in rows}
 
 
@@ -54,12 +47,6 @@ def our_rows(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> set[str]
     rule = next(f.strategy.rule for f in FAMILIES.values() if name in f.strategy.names)
     rows = rule(overload(name), tuple(args), kwargs)
     return {show_row(row, len(tensor_inputs(args, kwargs))) for row in rows}
-
-
-def meta(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return TensorMeta(value.shape, value.stride(), value.dtype)
-    return value
 
 
 def reason_to_leave_out(name: str, row: str) -> str | None:
@@ -83,7 +70,7 @@ def test_no_row_of_torchs_is_missing_without_a_reason(family: Family, calls_of: 
         for name in family.strategy.names
         if name not in WRONG_SHARDS
         for args, kwargs in calls_of(overload(name))
-        for row in torch_rows(name, args, kwargs) - our_rows(name, args, kwargs)
+        for row in rows_of_torch(name, args, kwargs) - our_rows(name, args, kwargs)
         if reason_to_leave_out(name, row) is None
     }
 
@@ -95,16 +82,15 @@ def test_wrong_shards_of_torchs_are_replaced_one_for_one(calls_of: CallsOf) -> N
         for args, kwargs in calls_of(overload(name)):
             shards = {row for row in our_rows(name, args, kwargs) if row.startswith("S")}
 
-            assert len(shards) == len(torch_rows(name, args, kwargs))
+            assert len(shards) == len(rows_of_torch(name, args, kwargs))
 
 
 @pytest.mark.parametrize("name", WRONG_SHARDS)
 def test_a_shard_row_of_torchs_that_is_left_out_is_wrong(name: str, calls_of: CallsOf) -> None:
     args, kwargs = calls_of(overload(name))[0]
-    rule = DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs[overload(name)]
-    for row in rule(
-        overload(name), tuple(map(meta, args)), {k: meta(v) for k, v in kwargs.items()}
-    ):
+    rows = torch_rows(overload(name), args, kwargs)
+    assert rows
+    for row in rows:
         assert check_row(overload(name), args, kwargs, row, 2).is_wrong
 
 
@@ -155,7 +141,7 @@ def test_a_partial_row_of_torchs_that_is_left_out_is_wrong(
         [overload(name)(*local, *numbers) for local in zip(*tensors, strict=True)], output
     )
 
-    assert row in torch_rows(name, (*whole, *numbers), {})
+    assert row in rows_of_torch(name, (*whole, *numbers), {})
     assert row not in our_rows(name, (*whole, *numbers), {})
     assert not torch.equal(got.nan_to_num(-99), want.nan_to_num(-99))
 
@@ -169,7 +155,7 @@ def test_where_ranks_tie_a_whole_argument_gets_its_gradient_twice(name: str) -> 
     args = (torch.tensor([1.0, 5.0], dtype=torch.float64), torch.tensor([3.0, 3.0]).double())
     row = parse_placements("P(max), P(max), R")
 
-    assert "P(max) <- P(max), R" in torch_rows(name, args, {})
+    assert "P(max) <- P(max), R" in rows_of_torch(name, args, {})
     assert check_row(overload(name), args, {}, row, 2).outcome == "sound"
     assert judge_backward(run_whole(overload(name), args), row, 2).is_wrong
 
@@ -178,6 +164,6 @@ def test_rows_that_torch_lacks_are_found_where_an_op_is_linear(calls_of: CallsOf
     for name in ("aten.where.self", "aten.lerp.Tensor", "aten.clone.default"):
         args, kwargs = calls_of(overload(name))[0]
 
-        gained = our_rows(name, args, kwargs) - torch_rows(name, args, kwargs)
+        gained = our_rows(name, args, kwargs) - rows_of_torch(name, args, kwargs)
 
         assert any(row.startswith("P(sum)") for row in gained)

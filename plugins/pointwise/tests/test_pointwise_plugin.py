@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch._prims  # registers torch.ops.prims
-from torch.distributed.tensor import DTensor
 
 import dtensor_registry_pointwise
 from dtensor_registry import SingleDimStrategy
+from dtensor_registry.testing import overloads
 from dtensor_registry_pointwise.families import Family
 from dtensor_registry_pointwise.rules import FAMILIES, NOT_CLAIMED, UNTAGGED
 
@@ -25,16 +25,8 @@ every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES
 
 
 def tagged_overloads() -> set[str]:
-    names = set()
-    for qualified in torch._C._dispatch_get_all_op_names():
-        namespace, name = qualified.split("::")
-        packet, _, overload = name.partition(".")
-        if namespace not in ("aten", "prims"):
-            continue
-        op = getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default", None)
-        if op is not None and torch.Tag.pointwise in op.tags:
-            names.add(str(op))
-    return names
+    ops = chain(overloads("aten"), overloads("prims"))
+    return {str(op) for op in ops if torch.Tag.pointwise in op.tags}
 
 
 def test_every_overload_that_torch_tags_pointwise_is_claimed_or_left_out_for_a_reason() -> None:
@@ -67,12 +59,7 @@ def test_the_families_are_alphabetical() -> None:
 
 
 def test_no_random_op_is_claimed() -> None:
-    random = {
-        name
-        for name in CLAIMED
-        if torch.Tag.nondeterministic_seeded in _overload(name).tags
-        or _overload(name) in DTensor._op_dispatcher._random_ops
-    }
+    random = {name for name in CLAIMED if torch.Tag.nondeterministic_seeded in _overload(name).tags}
 
     assert random == set()
 
