@@ -64,7 +64,7 @@ class Outcome:
     @property
     def growth(self) -> int:
         """KiB that the process grew by after the first two tenths, in which caches fill."""
-        return self.memory[-1] - self.memory[2]
+        return self.memory[-1] - self.memory[min(1, len(self.memory) - 1)]
 
 
 def soak(dispatches: int = 20_000, every: int = 100, threads: int = 2) -> Outcome:
@@ -122,7 +122,7 @@ def soak(dispatches: int = 20_000, every: int = 100, threads: int = 2) -> Outcom
             with turn:
                 limit += every
                 turn.notify_all()
-            if until % (dispatches // 10) < every:
+            if until % max(dispatches // 10, 1) < every:
                 gc.collect()
                 outcome.memory.append(resident())
     for worker in workers:

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import torch
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.tables import LEDGER, RULE_TABLES
+from dtensor_registry._torch.surface import RULE_TABLES
+from dtensor_registry._torch.tables import LEDGER
 from dtensor_registry._torch.variants import variants_of
 
 Op: TypeAlias = OpOverload

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch.compiler.config
 
+from dtensor_registry._torch.auditing.lines import stacklevel
+
 MARK = "|dtensor_registry:"
 """What separates a user's tag from ours."""
 
@@ -68,7 +70,7 @@ def warn_compiled(change: str) -> None:
             "  Compile and call it inside the same block, or call torch.compiler.reset() after"
             " the change.",
             CompiledCodeWarning,
-            stacklevel=5,
+            stacklevel=stacklevel(),
         )
 
 

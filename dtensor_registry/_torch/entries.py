@@ -9,13 +9,13 @@ from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategy
 
 from dtensor_registry._torch.catalog import SINGLE_DIM, find_op
 from dtensor_registry._torch.execute import Executor
-from dtensor_registry._torch.loan import LOAN, Entry
+from dtensor_registry._torch.loan import INSTALLATIONS, LOAN, Entry
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts, runtime_schema_info
 from dtensor_registry._torch.signature import signature
 from dtensor_registry._torch.tables import HANDLERS, LEDGER
 from dtensor_registry._torch.variants import base_of, derived, widened
-from dtensor_registry.discovery import Contribution
+from dtensor_registry.discovery import LOCAL, Contribution
 from dtensor_registry.errors import InstallError, InvalidContributionError, NotationError
 from dtensor_registry.resolution import Resolution
 from dtensor_registry.rules import Rule
@@ -98,7 +98,11 @@ def _bound(
             found = verdict.winner.strategy.rule
             return _bound(found, target, contribution, resolution, (*seen, name)), signature(target)
         lent = LOAN.find(target)
-        if lent is not None and lent[1].executor is not None:
+        # Another installation is covered by the one that this entry is for.
+        above = lent is not None and (
+            lent[0].height > INSTALLATIONS or contribution.origin.plugin == LOCAL
+        )
+        if lent is not None and above and lent[1].executor is not None:
             return lent[1].executor.rule.rule, signature(target)
         info = LEDGER.original(SINGLE_DIM, target)
         if info is None:

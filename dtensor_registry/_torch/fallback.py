@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from types import FrameType
 
 from torch._ops import OpOverload
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
-from dtensor_registry._torch.auditing.lines import is_program
+from dtensor_registry._torch.auditing.lines import stacklevel
 from dtensor_registry._torch.execute import Executor, is_mistold
 from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.prices import nbytes_of
@@ -83,7 +81,7 @@ class FallbackPolicy:
                 f"  Write a rule:  SingleDimStrategy('{op}', rule)\n"
                 f"  or say nothing:  DTENSOR_REGISTRY_FALLBACK__MODE=silent",
                 FallbackWarning,
-                stacklevel=_stacklevel(),
+                stacklevel=stacklevel(),
             )
         rule = InstalledRule(
             fallback.strategy.rule,
@@ -147,16 +145,6 @@ def refusal(op: OpOverload, moved: Sequence[DTensorSpec]) -> str | None:
             " a moved copy would not share memory. Redistribute to Replicate first"
         )
     return None
-
-
-def _stacklevel() -> int:
-    """Count the frames from the caller out to the user's line, as `warnings.warn` does."""
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
-    while frame is not None and not is_program(frame.f_code.co_filename):
-        frame = frame.f_back
-        level += 1
-    return 1 if frame is None else level
 
 
 def _cost(moved: Sequence[DTensorSpec]) -> str:

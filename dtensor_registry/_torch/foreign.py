@@ -11,15 +11,8 @@ from typing import Any
 from torch._ops import OpOverload
 
 from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.tables import (
-    ABSENT,
-    HANDLERS,
-    LEDGER,
-    RULE_TABLES,
-    dispatcher,
-    propagator,
-    read,
-)
+from dtensor_registry._torch.surface import RULE_TABLES
+from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, read, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,7 @@ def strangers() -> list[ForeignEntry]:
     found = []
     on_loan = {op for layer in LOAN.layers for op in layer.entries}
     for table in (HANDLERS, *RULE_TABLES):
-        ops: set[OpOverload] = {*_table(table), *on_loan}
+        ops: set[OpOverload] = {*table_of(table), *on_loan}
         for op in ops:
             value = LEDGER.original(table, op)
             if value is not None and is_foreign(value):
@@ -130,7 +123,3 @@ def _is_torchs(function: FunctionType) -> bool:
 
 def _is_of_torch(module: Any) -> bool:
     return str(module).partition(".")[0] == "torch"
-
-
-def _table(name: str) -> Any:
-    return getattr(dispatcher() if name == HANDLERS else propagator(), name)

@@ -7,10 +7,12 @@ Python one. While the host is installed every decision that torch caches is a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.distributed.tensor._dispatch import OpDispatcher
 from torch.distributed.tensor._op_schema import OpSchema, OutputSharding
 from torch.distributed.tensor._sharding_prop import LocalLRUCache
 
@@ -22,21 +24,24 @@ _epoch = 0
 
 _find_fallback: Callable[[OpSchema], bool] | None = None
 
+_MOVING = OpDispatcher._dispatch_get_local_results_slow_path.__code__
+"""Code that moves data and runs an op, in a dispatch whose first read has been."""
+
 
 class FreshSharding(OutputSharding):
     """An answer of torch's propagator that is asked for again once rules have changed.
 
     The four fields that torch reads are properties; torch's C++ reads them on each hit. One
     dispatch must see one answer, though another thread may change rules meanwhile, so only its
-    first read asks again. That is of `needs_redistribute`; the last one is of `output_spec`,
-    and no read of another field follows.
+    first read asks again. That is of `needs_redistribute`, by torch's C++; where data moves,
+    torch's Python reads it once more. How the last dispatch ended plays no part: it may have
+    raised anywhere.
     """
 
     def __init__(self, schema: OpSchema, answer: OutputSharding, epoch: int) -> None:
         self._schema = schema
         self._answer = answer
         self._epoch = epoch
-        self._ended = True
 
     def _refresh(self) -> None:
         if self._epoch != _epoch:
@@ -47,24 +52,21 @@ class FreshSharding(OutputSharding):
 
     @property
     def needs_redistribute(self) -> Any:  # type: ignore[override]
-        if self._ended:
+        caller = sys._getframe().f_back  # None in a thread that runs C++ alone
+        if caller is None or caller.f_code is not _MOVING:
             self._refresh()
-        self._ended = False
         return self._answer.needs_redistribute
 
     @property
     def redistribute_schema(self) -> Any:  # type: ignore[override]
-        self._ended = False
         return self._answer.redistribute_schema
 
     @property
     def use_val_from_redistribute_schema(self) -> Any:  # type: ignore[override]
-        self._ended = False
         return self._answer.use_val_from_redistribute_schema
 
     @property
     def output_spec(self) -> Any:  # type: ignore[override]
-        self._ended = True
         return self._answer.output_spec
 
 

@@ -1,14 +1,16 @@
 """What is installed at the moment: layers of rules, written to torch's tables as one loan.
 
 The lowest layer is an installation, above it what this process registered by hand, on top
-the scopes of contexts. The uppermost layer that has an op rules it. After any change the
-tables are made to hold exactly what the layers say, so undoing in any order, nesting and
+the scopes of contexts. The uppermost layer that has an op rules it. Of several installations
+the uppermost alone counts: its settings decide, whatever those below it say. After any change
+the tables are made to hold exactly what the layers say, so undoing in any order, nesting and
 exceptions need no care of their own.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -76,6 +78,9 @@ class Entry:
         return replace(self, handler=self.executor)
 
 
+INSTALLATIONS = 0
+"""Height of installations, of which the latest covers the others altogether."""
+
 SCOPES = 2
 """Height of the layers that come and go often; compiled code is not dropped for them."""
 
@@ -111,12 +116,23 @@ class Layer:
     met: Callable[[DeviceMesh], None] | None = None
 
 
+def hash_of(parts: tuple[tuple[str, str], ...]) -> str:
+    """Hash what is decided by.
+
+    Args:
+        parts: (name, value).
+
+    Returns:
+        SHA-256, in hexadecimal.
+    """
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
 class Loan:
     """The layers of this process and the only hand that writes them to torch.
 
     Attributes:
         lock: held while layers change.
-        was_used: whether there has been a layer in this process.
     """
 
     def __init__(self) -> None:
@@ -124,20 +140,26 @@ class Loan:
         self._layers: list[Layer] = []
         self._hooks = DispatchHooks(self)
         self._hooked = False
-        self.was_used = False
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         """Layers from the lowest to the uppermost."""
         return tuple(self._layers)
 
+    @property
+    def uncovered(self) -> list[Layer]:
+        """The layers that count: all but installations that a later one covers."""
+        return _uncovered(self._layers)
+
     def parts(self) -> tuple[tuple[str, str], ...]:
         """What the process decides by; a name that several layers have is said to be of each."""
         named: dict[str, str] = {}
-        for number, layer in enumerate(self._layers):
+        last: dict[str, str] = {}
+        for number, layer in enumerate(self.uncovered):
             for name, value in layer.parts:
-                if named.get(name) != value:
+                if last.get(name) != value:
                     named[name if name not in named else f"{name} (layer {number})"] = value
+                last[name] = value
         return tuple(named.items())
 
     def add(self, layer: Layer) -> None:
@@ -149,12 +171,10 @@ class Loan:
         self._refuse_in_dispatch(f"add {layer.name}")
         self._tell_compiled(layer)
         try:
-            with self.lock, Interrupts() as interrupts:
+            with self.lock, Interrupts():
                 before = self._layers
                 above = sum(other.height <= layer.height for other in before)
                 self._rewrite([*before[:above], layer, *before[above:]])
-                if interrupts.came:
-                    self._rewrite(before)
         except BaseException:
             self.remove(layer)  # whoever asked gets the exception, and no handle
             raise
@@ -174,18 +194,17 @@ class Loan:
             foreign = self._rewrite([other for other in self._layers if other is not layer])
         if foreign:
             raise OverwrittenEntryError(foreign)
-        self._tell_compiled(layer)
 
     def meet(self, schema: OpSchema | None) -> None:
         """Have the ranks of a call's mesh compared, where a layer asks for it."""
-        for layer in self._layers:
+        for layer in self.uncovered:
             if layer.met is not None:
                 for spec in specs_in(schema)[:1]:
                     layer.met(spec.mesh)
 
     def bind_pending(self, op: OpOverload) -> bool:
         """Give an op that came into being after its rule was contributed that rule."""
-        for layer in reversed(self._layers):
+        for layer in reversed(self.uncovered):
             if op in layer.entries and not layer.entries[op].falls_back:
                 return False
             if layer.pending is not None:
@@ -214,7 +233,7 @@ class Loan:
         early: bool = False,
     ) -> bool:
         """Give an op for which torch found no rule a fallback, if a layer has one for it."""
-        for layer in reversed(self._layers):
+        for layer in reversed(self.uncovered):
             if layer.missing is not None and (layer.before_decomposition or not early):
                 entry = layer.missing(op, specs)
                 if entry is not None:
@@ -224,7 +243,7 @@ class Loan:
 
     def bind_early(self, op: OpOverload, specs: Specs) -> bool:
         """Give an op without a rule a fallback of a layer whose fallbacks precede decomposition."""
-        if not any(layer.before_decomposition for layer in self._layers) or has_rule(op):
+        if not any(layer.before_decomposition for layer in self.uncovered) or has_rule(op):
             return False
         return self.bind_missing(op, specs, early=True)
 
@@ -235,7 +254,7 @@ class Loan:
 
     def find(self, op: OpOverload) -> tuple[Layer, Entry] | None:
         """Find the layer that rules an op and its entry there."""
-        having = [layer for layer in reversed(self._layers) if op in layer.entries]
+        having = [layer for layer in reversed(self.uncovered) if op in layer.entries]
         ruling = [layer for layer in having if not layer.entries[op].falls_back]
         return next(((layer, layer.entries[op]) for layer in (*ruling, *having)), None)
 
@@ -244,10 +263,16 @@ class Loan:
 
         A call without a rule raises, and torch caches no exceptions: nothing to clear.
         """
-        with self.lock:
-            layer.entries[op] = entry
-            self._write(self._layers)
-            freshness.renew(in_dispatch=True)
+        with self.lock, Interrupts():
+            before = dict(layer.entries)
+            try:
+                layer.entries[op] = entry
+                self._write(self._layers)
+                freshness.renew(in_dispatch=True)
+            except BaseException:
+                layer.entries = before
+                self._write(self._layers)
+                raise
 
     def _rewrite(self, layers: list[Layer]) -> list[str]:
         """Make tables, hooks and caches what the layers ask for, or leave all as it was."""
@@ -277,18 +302,18 @@ class Loan:
             self._hooks.unhook()
             self._hooked = False
         if self._layers and not self._hooked:
-            self.was_used = True
             self._hooked = True  # from here on there is something to take out
             setattr(_sharding_prop, decide.EXPAND, decide.expand)
             freshness.hook_in(lambda schema: self.bind_missing(schema.op, specs_in(schema)))
             self._hooks.hook_in()
-        adopts = any(layer.adopts for layer in self._layers)
+        counting = self.uncovered
+        adopts = any(layer.adopts for layer in counting)
         decide.adopt(adopts)
         if adopts:
             decompositions.hook_in()
         else:
             decompositions.unhook()
-        prices.assume({name: link for layer in self._layers for name, link in layer.links.items()})
+        prices.assume({name: link for layer in counting for name, link in layer.links.items()})
         compile_caches.mark(self._digest())
         freshness.renew(in_dispatch=False)
         self._hooks.forget()
@@ -297,8 +322,7 @@ class Loan:
         """Hash what the layers decide by; None without layers."""
         if not self._layers:
             return None
-        told = repr(self.parts())
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        return hash_of(self.parts())[:32]
 
     def _tell_compiled(self, layer: Layer) -> None:
         if layer.height >= SCOPES:
@@ -307,7 +331,7 @@ class Loan:
     def _write(self, layers: list[Layer]) -> list[str]:
         ruling: dict[OpOverload, Entry] = {}
         fallbacks: dict[OpOverload, Entry] = {}
-        for layer in layers:
+        for layer in _uncovered(layers):
             for op, entry in layer.entries.items():
                 (fallbacks if entry.falls_back else ruling)[op] = entry
         cells: dict[Cell, Any] = {}
@@ -322,6 +346,12 @@ class Loan:
                 " or a fake kernel is running), where torch's caches must not change.\n"
                 "  Make the change before or after the call."
             )
+
+
+def _uncovered(layers: list[Layer]) -> list[Layer]:
+    """Leave installations out that a later one covers."""
+    covered = [layer for layer in layers if layer.height == INSTALLATIONS][:-1]
+    return [layer for layer in layers if layer not in covered]
 
 
 LOAN = Loan()

@@ -25,8 +25,12 @@ from dtensor_registry.expansion import Candidate, piece
 from dtensor_registry.placements import Shard, is_shard
 
 
-def fails_on_empty(call: Call, op_schema: OpSchema, choice: Candidate) -> str | None:
-    """Say why an op cannot run where a rank would hold nothing, or None if it can.
+class RehearsalError(RuntimeError):
+    """An op could not be run without data; what it raised is the cause."""
+
+
+def fails_on_empty(call: Call, op_schema: OpSchema, choice: Candidate) -> bool:
+    """Say whether a rank would hold nothing on which the op raises.
 
     The last rank of every mesh dim has the smallest pieces.
     """
@@ -37,12 +41,12 @@ def fails_on_empty(call: Call, op_schema: OpSchema, choice: Candidate) -> str | 
         0 in shape and 0 not in tensor.shape
         for shape, tensor in zip(shapes, call.problem.inputs, strict=True)
     ):
-        return None
+        return False
     try:
         _run(call, op_schema, shapes)
-    except Exception as error:  # whatever a kernel raises would be raised by one rank alone
-        return f"{type(error).__name__}: {error}"
-    return None
+    except Exception:  # whatever a kernel raises would be raised by one rank alone
+        return True
+    return False
 
 
 def takes_global_sizes(call: Call, op_schema: OpSchema, choice: Candidate) -> str | None:
@@ -97,14 +101,23 @@ def resized(call: Call, op_schema: OpSchema) -> str | None:
     """Name an argument whose shape an op changes where it writes to it, or None.
 
     A DTensor's shape is not the local tensor's to change.
+
+    Raises:
+        RehearsalError: if the op cannot be run without data.
     """
     if not facts(call.op).mutates:
         return None
     shapes = [tensor.shape for tensor in call.problem.inputs]
     args, kwargs, made = _without_data(call, op_schema, shapes)
     declared = input_names(call.op, args, kwargs, lambda value: isinstance(value, torch.Tensor))
-    with unset_fake_temporarily(), disable_proxy_modes_tracing():
-        call.op(*args, **kwargs)
+    try:
+        with unset_fake_temporarily(), disable_proxy_modes_tracing():
+            call.op(*args, **kwargs)
+    except Exception as error:
+        raise RehearsalError(
+            f"{call.op} writes to an argument, and whether it changes its shape cannot be seen"
+            f" beforehand: on meta tensors it raised {type(error).__name__}: {error}"
+        ) from error
     for (name, argument), tensor, shape in zip(declared, made, shapes, strict=True):
         if argument.mutated and tuple(tensor.shape) != tuple(shape):
             return shape_is_changed(name, shape, tensor.shape)

@@ -13,8 +13,8 @@ from dtensor_registry._torch.convert import row_from_rule, row_to_torch
 from dtensor_registry._torch.schema import facts
 from dtensor_registry.discovery import Origin
 from dtensor_registry.errors import RuleError
-from dtensor_registry.expansion import grouped_dims
-from dtensor_registry.placements import Placement, ShardingPlaceholder
+from dtensor_registry.expansion import Grouped, grouped_dims
+from dtensor_registry.placements import Placement, Shard, ShardingPlaceholder, StridedShard
 from dtensor_registry.rules import Rule, tensor_inputs
 from dtensor_registry.verification import static
 
@@ -25,7 +25,7 @@ class InstalledRule:
 
     Calling it is what torch's own expansion and other tools do; the host's expansion asks
     `rows`. Both check what the rule returns. torch's expansion knows nothing of dims that hold
-    groups, so a row that depends on them is not for it.
+    groups, so a row that shards one is not for it.
 
     Attributes:
         rule: the plugin's function or template.
@@ -47,7 +47,8 @@ class InstalledRule:
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[list[Any]]:
         rows = self.rows(op, args, kwargs)
-        return [row_to_torch(row) for row in rows if not grouped_dims([row])]
+        grouped = grouped_dims(rows)
+        return [row_to_torch(row) for row in rows if not any(_shards(row, dim) for dim in grouped)]
 
     def rows(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -81,6 +82,13 @@ class InstalledRule:
     def _wrong(self, op: OpOverload, problem: str, row: Any = None) -> RuleError:
         shown = None if row is None else _show(row)
         return RuleError(str(op), self.origin.plugin, str(self.origin), problem, shown)
+
+
+def _shards(row: Sequence[Placement | ShardingPlaceholder | None], dim: Grouped) -> bool:
+    entry = row[dim.position]
+    if isinstance(entry, ShardingPlaceholder):
+        return entry.dim == dim.tensor_dim
+    return isinstance(entry, (Shard, StridedShard)) and entry.tensor_dim == dim.tensor_dim
 
 
 def _show(row: Any) -> str:

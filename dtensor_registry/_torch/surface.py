@@ -102,6 +102,11 @@ SURFACE = (
         ("self", "op_call", "args", "kwargs", "op_info", "try_cache"),
     ),
     PrivateName(
+        f"{_TENSOR}._dispatch",
+        "OpDispatcher._dispatch_get_local_results_slow_path",
+        ("self", "op_call", "args", "op_info"),
+    ),
+    PrivateName(
         f"{_TENSOR}._dispatch", "OpDispatcher.unwrap_to_op_info", ("self", "op_call", "args")
     ),
     PrivateName(f"{_TENSOR}._dtensor_spec", "DTensorSpec", ("mesh", "placements", "tensor_meta")),
@@ -174,6 +179,7 @@ TOOLS = (
     PrivateName("torch._C._autograd", "_get_sequence_nr"),
     PrivateName("torch._C._distributed_c10d", "FakeWork"),
     PrivateName("torch._C._distributed_c10d", "HashStore"),
+    PrivateName("torch._C._distributed_c10d", "ProcessGroup"),
     PrivateName("torch._subclasses.fake_tensor", "FakeTensor"),
     PrivateName("torch._subclasses.fake_tensor", "FakeTensorMode"),
     PrivateName("torch.distributed._local_tensor", "LocalTensor"),
@@ -191,14 +197,15 @@ TOOLS = (
 )
 """Private names that only `explain`, `audit` and `verify` use: jobs run without them."""
 
+RULE_TABLES = ("op_single_dim_strategy_funcs", "op_strategy_funcs", "op_to_rules")
+"""The tables in which torch looks for a rule, first read first."""
+
 TABLES = (
-    "op_single_dim_strategy_funcs",
-    "op_strategy_funcs",
-    "op_to_rules",
+    *RULE_TABLES,
     "op_to_schema_info",
     "op_to_schema_info_for_single_dim_strategy",
 )
-"""The dicts of torch's propagator that say how an op is sharded, first read first."""
+"""The dicts of torch's propagator that say how an op is sharded."""
 
 
 def check_surface() -> None:

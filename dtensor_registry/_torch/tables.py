@@ -8,12 +8,10 @@ from typing import Any, Final, TypeAlias
 from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor
 
+from dtensor_registry._torch.surface import RULE_TABLES
+
 Cell: TypeAlias = tuple[str, OpOverload]
 """One entry of one table: the table's name and the op."""
-
-
-RULE_TABLES = ("op_single_dim_strategy_funcs", "op_strategy_funcs", "op_to_rules")
-"""The tables in which torch looks for a rule, first read first."""
 
 HANDLERS = "_custom_op_handlers"
 """The dispatcher's table of functions that run an op themselves, asked before everything else."""
@@ -106,20 +104,21 @@ class Ledger:
         return len(self._book[1])
 
 
-def _table(name: str) -> Any:
+def table_of(name: str) -> Any:
+    """Find one of torch's tables."""
     return getattr(dispatcher() if name == HANDLERS else propagator(), name)
 
 
 def read(cell: Cell) -> Any:
     """What a cell holds now; ABSENT if nothing."""
     table, op = cell
-    return _table(table).get(op, ABSENT)
+    return table_of(table).get(op, ABSENT)
 
 
 def store(cell: Cell, value: Any) -> None:
     """Put a value into a cell, or take the cell out; by the loan alone, which keeps the book."""
     table, op = cell
-    entries = _table(table)
+    entries = table_of(table)
     if value is ABSENT:
         entries.pop(op, None)
     else:

@@ -12,19 +12,19 @@ from typing import Any
 
 from dtensor_registry._torch.foreign import is_foreign
 from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.surface import SURFACE
+from dtensor_registry._torch.surface import RULE_TABLES, SURFACE, TABLES
 from dtensor_registry._torch.tables import (
     ABSENT,
     HANDLERS,
-    RULE_TABLES,
     Cell,
     dispatcher,
     propagator,
     read,
     store,
+    table_of,
 )
 
-_INFO_TABLES = ("op_to_schema_info", "op_to_schema_info_for_single_dim_strategy")
+_RULES = (HANDLERS, *RULE_TABLES)
 
 
 def watch() -> Callable[[], str | None]:
@@ -47,9 +47,8 @@ def watch() -> Callable[[], str | None]:
 
 
 def _cells() -> Iterator[tuple[Cell, Any]]:
-    for table in (HANDLERS, *RULE_TABLES, *_INFO_TABLES):
-        owner = dispatcher() if table == HANDLERS else propagator()
-        for op, value in getattr(owner, table).items():
+    for table in (HANDLERS, *TABLES):
+        for op, value in table_of(table).items():
             yield (table, op), value
 
 
@@ -59,13 +58,13 @@ def _undo_cells(before: dict[Cell, Any]) -> list[str]:
     if now == before:
         return []  # as after nearly every import, and quickly found out
     changed = [cell for cell in dict.fromkeys((*before, *now)) if _differs(cell, before)]
-    ops = {op for table, op in changed if table not in _INFO_TABLES and _is_theirs((table, op))}
+    ops = {op for table, op in changed if table in _RULES and _is_theirs((table, op))}
     told = []
     for cell in changed:
         table, op = cell
         if op in ops:
             store(cell, before.get(cell, ABSENT))
-            if table not in _INFO_TABLES:
+            if table in _RULES:
                 told.append(f"it wrote to torch's {table} for {op}")
     return told
 

@@ -81,7 +81,6 @@ def _with_torch(settings: Settings, of_process: bool) -> Iterator[Check]:
     yield process.check_in_force()
     yield process.check_tables()
     yield process.check_other_code()
-    yield process.check_threads()
     yield check_autoload()
     yield process.check_compile_cache()
     yield process.check_fingerprint(settings, discovery, outcome.resolution, held is not None)

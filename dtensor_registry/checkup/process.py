@@ -12,7 +12,6 @@ from dtensor_registry._torch import compile_caches
 from dtensor_registry._torch.foreign import overwritten, strangers
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.surface import SURFACE, TESTED, missing_tools
-from dtensor_registry._torch.threads import REMEDY, caching_threads
 from dtensor_registry.checkup.values import Check, judge
 from dtensor_registry.discovery import Discovery
 from dtensor_registry.errors import LockFileError, LockMismatchError
@@ -45,14 +44,17 @@ def check_private_names() -> Check:
 
 def check_in_force() -> Check:
     """Say what is in force."""
-    told = "; ".join(f"{layer.name}, {len(layer.entries)} ops" for layer in LOAN.layers)
+    told = "; ".join(
+        f"{layer.name}, {len(layer.entries)} ops" + ("" if layer in LOAN.uncovered else ", covered")
+        for layer in LOAN.layers
+    )
     return Check("in force", "ok", told or "nothing in this process")
 
 
 def check_tables() -> Check:
     """Say whether torch's tables hold what the host wrote, and who wrote over it."""
     found = overwritten()
-    ops = sum(len(layer.entries) for layer in LOAN.layers)
+    ops = sum(len(layer.entries) for layer in LOAN.uncovered)
     told = f"as the host wrote them for {ops} ops" if ops else "nothing of the host's"
     if found:
         told = f"{len(found)} of the host's entries were overwritten by other code"
@@ -78,16 +80,6 @@ def check_other_code() -> Check:
         map(str, found),
         "they count as torch's in setting 'order'; contribute them by a plugin to rank them",
     )
-
-
-def check_threads() -> Check:
-    """Count threads whose cached decisions no rule reaches."""
-    count = 0 if LOAN.was_used else caching_threads() or 0
-    told = f"{count} other thread(s) have run DTensor ops while nothing was installed"
-    if not count:
-        told = "none has cached decisions that rules do not reach"
-    stale = ("what they decided stays in their caches",) if count else ()
-    return judge("threads", told, (), stale, f"call in each of them:  {REMEDY}")
 
 
 def check_compile_cache() -> Check:

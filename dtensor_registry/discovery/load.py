@@ -155,15 +155,16 @@ def _call(
     items: list[Any] = []
     for batch in returned:
         if not isinstance(batch, Iterable):
-            raise _failure(plugin, f"its hook {hook} returned {batch!r}, which is no iterable")
-        rest = iter(batch)
+            shown = _safe(repr, batch)
+            raise _failure(plugin, f"its hook {hook} returned {shown}, which is no iterable")
+        rest = _guarded(plugin, f"its hook {hook}", lambda: iter(batch))  # noqa: B023
         end = object()
         while (item := _guarded(plugin, f"its hook {hook}", lambda: next(rest, end))) is not end:  # noqa: B023
             if not isinstance(item, kind):
                 raise _failure(
                     plugin,
-                    f"its hook {hook} returned a {type(item).__name__} ({item!r}) among its"
-                    f" results; every one must be a {kind.__name__}",
+                    f"its hook {hook} returned a {type(item).__name__} ({_safe(repr, item)}) among"
+                    f" its results; every one must be a {kind.__name__}",
                 )
             items.append(item)
             if len(items) > MAX_STRATEGIES:
@@ -178,7 +179,18 @@ def _guarded(plugin: Plugin, what: str, call: Callable[[], Any]) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise _failure(plugin, f"{what} raised {type(error).__name__}: {error}") from error
+        told = f"{what} raised {type(error).__name__}: {_safe(str, error)}"
+        raise _failure(plugin, told) from error
+
+
+def _safe(show: Callable[[Any], str], value: Any) -> str:
+    """Show a plugin's value by code of the plugin, which may raise in its turn."""
+    try:
+        return show(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"<it raised {type(error).__name__} when it was to be shown>"
 
 
 def _check_host_version(plugin: Plugin, entry_point: importlib_metadata.EntryPoint) -> None:

@@ -66,7 +66,7 @@ def of_installation(
         discovery: plugins that take part or failed count.
         resolution: the owner of each op, and the rule that won.
     """
-    hashes = _Hashes()
+    hashes = Hashes()
     parts = [
         *_ground(),
         *_settings(settings),
@@ -81,7 +81,7 @@ def of_installation(
                 f"op {op}",
                 "torch"
                 if verdict.winner is None
-                else hashes.of(verdict.winner.strategy, verdict.winner.origin),
+                else hashes.told(verdict.winner.strategy, verdict.winner.origin),
             )
             for op, verdict in resolution.verdicts.items()
         ),
@@ -102,7 +102,7 @@ def of_rules(rules: Mapping[str, Any], owner: str) -> Fingerprint:
 
 def of_fallbacks(settings: Settings, fallbacks: Iterable[Fallback]) -> Fingerprint:
     """Take down fallbacks that a context puts in force."""
-    return Fingerprint((*_ground(), *_settings(settings), *_fallbacks(fallbacks, _Hashes())))
+    return Fingerprint((*_ground(), *_settings(settings), *_fallbacks(fallbacks, Hashes())))
 
 
 def digest_of(rule: Any) -> str:
@@ -141,21 +141,25 @@ def _host_version() -> str:
         return "(a source tree)"
 
 
-class _Hashes:
-    """Descriptions of rules; many ops share one rule, and many rules one file."""
+class Hashes:
+    """Hashes of what strategies decide by; many ops share one rule, and many rules one file."""
 
     def __init__(self) -> None:
         self._rules: dict[int, str] = {}
 
-    def of(self, strategy: SingleDimStrategy | FallbackStrategy, origin: Origin) -> str:
+    def of(self, strategy: SingleDimStrategy | FallbackStrategy, origin: Origin) -> tuple[str, str]:
+        """Hash a rule with all else of its strategy that decides, and the file that it is in."""
         rule, others = traits(strategy)
         digest = self._rules.get(id(rule))
         if digest is None:
             digest = self._rules[id(rule)] = digest_of(rule)
-        return (
-            f"{origin.distribution} {origin.version} ({origin.plugin}),"
-            f" rule {digest_of((digest, others))}, file {_file_digest(origin.source.file)}"
-        )
+        return digest_of((digest, others)), _file_digest(origin.source.file)
+
+    def told(self, strategy: SingleDimStrategy | FallbackStrategy, origin: Origin) -> str:
+        """Name who contributes a strategy, and hash it."""
+        rule, file = self.of(strategy, origin)
+        owner = f"{origin.distribution} {origin.version} ({origin.plugin})"
+        return f"{owner}, rule {rule}, file {file}"
 
 
 def traits(strategy: SingleDimStrategy | FallbackStrategy) -> tuple[Any, tuple[Any, ...]]:
@@ -168,9 +172,9 @@ def traits(strategy: SingleDimStrategy | FallbackStrategy) -> tuple[Any, tuple[A
     return strategy.rule, others
 
 
-def _fallbacks(fallbacks: Iterable[Fallback], hashes: _Hashes) -> Iterator[tuple[str, str]]:
+def _fallbacks(fallbacks: Iterable[Fallback], hashes: Hashes) -> Iterator[tuple[str, str]]:
     for fallback in fallbacks:
-        yield f"fallback {fallback.strategy.name}", hashes.of(fallback.strategy, fallback.origin)
+        yield f"fallback {fallback.strategy.name}", hashes.told(fallback.strategy, fallback.origin)
 
 
 @functools.cache

@@ -8,9 +8,9 @@ from typing import Any
 from dtensor_registry._torch.catalog import TorchCatalog, find_op
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.typical import typical_rows
-from dtensor_registry.discovery import Discovery, Origin, discover
+from dtensor_registry.discovery import Contribution, Discovery, Fallback, Origin, discover
 from dtensor_registry.errors import LockFileError, LockMismatchError
-from dtensor_registry.installation.fingerprint import digest_of, of_installation
+from dtensor_registry.installation.fingerprint import Hashes, of_installation
 from dtensor_registry.lock import Lock, LockedOp, differences, parse_lock
 from dtensor_registry.lock.values import PENDING, TORCH, UNASKED
 from dtensor_registry.resolution import Resolution, Verdict, resolve
@@ -32,11 +32,12 @@ def lock_of(settings: Settings, discovery: Discovery, resolution: Resolution) ->
     ground = [
         (name, value) for name, value in parts if name in GROUND or name.startswith("plugin ")
     ]
+    hashes = Hashes()
     for fallback in resolution.fallbacks:
-        origin = fallback.origin
-        rule = f"{origin.plugin} ({_owner(origin)}) #{digest_of(fallback.strategy.rule)}"
-        ground.append((f"fallback {fallback.strategy.name}", rule))
-    return Lock(tuple(ground), tuple(map(_locked, resolution.verdicts.values())))
+        owner = f"{fallback.origin.plugin} ({_owner(fallback.origin)})"
+        ground.append((f"fallback {fallback.strategy.name}", owner + _hashed(fallback, hashes)))
+    ops = (_locked(verdict, hashes) for verdict in resolution.verdicts.values())
+    return Lock(tuple(ground), tuple(ops))
 
 
 def current_lock(settings: Settings | None = None) -> Lock:
@@ -85,7 +86,7 @@ def check_lock(settings: Settings, discovery: Discovery, resolution: Resolution)
         raise LockMismatchError(settings.lock, list(map(str, found)))
 
 
-def _locked(verdict: Verdict) -> LockedOp:
+def _locked(verdict: Verdict, hashes: Hashes) -> LockedOp:
     winner = verdict.winner
     in_torch = verdict.torch_table is not None
     if winner is None:
@@ -101,7 +102,7 @@ def _locked(verdict: Verdict) -> LockedOp:
         origin.plugin,
         _owner(origin),
         in_torch,
-        _rule_text(rule),
+        _rule_text(rule) + _hashed(winner, hashes),
         (UNASKED,) if rows is None else rows,
     )
 
@@ -111,6 +112,11 @@ def _owner(origin: Origin) -> str:
 
 
 def _rule_text(rule: Any) -> str:
-    """Write a rule: a template prints itself, a function has its name and a hash of its code."""
+    """Write a rule: a template prints itself, a function has its name."""
     name = getattr(rule, "__qualname__", None)
-    return str(rule) if name is None else f"{rule.__module__}.{name} #{digest_of(rule)}"
+    return str(rule) if name is None else f"{rule.__module__}.{name}"
+
+
+def _hashed(given: Contribution | Fallback, hashes: Hashes) -> str:
+    """Write hashes of what text and rows do not show: traits of a strategy, what a rule calls."""
+    return " #{}, file {}".format(*hashes.of(given.strategy, given.origin))

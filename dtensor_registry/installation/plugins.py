@@ -13,9 +13,8 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from dtensor_registry._torch.fallback import FallbackPolicy
 from dtensor_registry._torch.interrupts import Interrupts
-from dtensor_registry._torch.loan import LOAN, Layer
+from dtensor_registry._torch.loan import INSTALLATIONS, LOAN, Layer
 from dtensor_registry._torch.store import Meeting, meeting_of, meeting_on
-from dtensor_registry._torch.threads import warn_stale_threads
 from dtensor_registry._torch.trespass import watch
 from dtensor_registry._torch.unknown_ops import unknown_ops
 from dtensor_registry._torch.winners import Winners
@@ -48,7 +47,7 @@ class Installation:
         self.decides_by = of_installation(settings, discovery, winners.resolution)
         self._layer = Layer(
             "an installation",
-            height=0,
+            height=INSTALLATIONS,
             entries=winners.entries(),
             adopts=settings.torch_rules,
             pending=winners.late,
@@ -122,8 +121,10 @@ class Installation:
             if self._holders > 1:
                 self._holders -= 1
                 return
-            LOAN.remove(self._layer)
-            self._holders = 0
+            try:
+                LOAN.remove(self._layer)
+            finally:
+                _drop_ended()
 
     def explain(
         self,
@@ -178,21 +179,23 @@ class Installation:
             if self.active:
                 self._holders += 1
                 return
-            try:
-                LOAN.add(self._layer)
-                self._holders = 1  # those who held it before it was taken out do so no more
-            except BaseException:
-                LOAN.remove(self._layer)
-                raise
+            self._holders = 1  # those who held it before it was taken out do so no more
+            LOAN.add(self._layer)
+            _drop_ended()
+            _installations.append(self)
 
 
-_installations: dict[str, Installation] = {}
-"""What this process has installed, by settings: to install the same twice is to hold it twice."""
+_installations: list[Installation] = []
+"""What is in force in this process: to install the same twice is to hold it twice."""
+
+
+def _drop_ended() -> None:
+    _installations[:] = [held for held in _installations if held.active]
 
 
 def in_force() -> Installation | None:
     """Find the uppermost installation of this process, if there is one."""
-    active = [held for held in _installations.values() if held.active]
+    active = [held for held in _installations if held.active]
     return max(active, key=lambda held: held.place, default=None)
 
 
@@ -200,7 +203,8 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
     """Discover plugins, resolve who wins each op, and put the winners' rules in force.
 
     Installing again with the same settings holds the same installation; each holder lets go
-    with `uninstall()`. Other settings go on top until they are uninstalled.
+    with `uninstall()`. Other settings hold until they are uninstalled, in place of
+    those of an installation below, whatever these say; then those hold again.
 
     Args:
         settings: ready-made settings; None reads them from the environment and files.
@@ -231,19 +235,22 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
     chosen = settings if settings is not None else read_settings(**overrides)
     key = chosen.model_dump_json()
     with LOAN.lock, _uncollected():
-        if not LOAN.was_used:
-            warn_stale_threads()
-        held = _installations.get(key)
-        if held is None or not held.active:
+        same = (held for held in _installations if held.settings.model_dump_json() == key)
+        held = next((held for held in same if held.active), None)
+        if held is None:
             held = Installation(chosen, discover(chosen, watch))
             check_lock(chosen, held.discovery, held.resolution)
             for note in unknown_ops(held.resolution):
                 warnings.warn(note, PluginWarning, stacklevel=2)
-        _installations[key] = held
-        with Interrupts() as interrupts:
-            held.hold()
-            if interrupts.came:
-                held.uninstall()  # the caller gets KeyboardInterrupt, and no handle
+        is_held = False
+        try:
+            with Interrupts():
+                held.hold()
+                is_held = True
+        except BaseException:
+            if is_held:
+                held.uninstall()  # the caller gets the exception, and no handle
+            raise
         return held
 
 

@@ -38,7 +38,7 @@ def differences(before: Lock, after: Lock) -> tuple[Difference, ...]:
     """List what differs, versions and settings first, then op by op.
 
     An op that was pending in one of the two, because its library was not imported, is compared
-    by its owner alone. Another Python is no difference by itself.
+    by its owner and rule alone. Another Python is no difference by itself.
 
     >>> mine = LockedOp("aten.mm.default", "acme", "acme 1", False, "f", ("S(0) <- S(0), R",))
     >>> torchs = LockedOp("aten.mm.default", "acme", "acme 1", True, "f", ())
@@ -51,12 +51,15 @@ def differences(before: Lock, after: Lock) -> tuple[Difference, ...]:
     ops = {op.op: op for op in before.ops}, {op.op: op for op in after.ops}
     for op in sorted({*ops[0], *ops[1]}):
         old, new = ops[0].get(op), ops[1].get(op)
-        if old is not None and new is not None:
+        if old is None and new is not None:
+            old = _stand_in(new, before.ops)
+            found += (
+                _changes(old, new, codes) if old else [Difference(op, "ruled anew", "", new.owner)]
+            )
+        elif old is not None and new is not None:
             found += _changes(old, new, codes)
-        elif old is not None and not _stands_in(old, after.ops):
+        elif old is not None and _stand_in(old, after.ops) is None:
             found.append(Difference(op, "no plugin rules it any more", old.owner, ""))
-        elif new is not None and not _stands_in(new, before.ops):
-            found.append(Difference(op, "ruled anew", "", new.owner))
     return tuple(found)
 
 
@@ -74,22 +77,24 @@ def _ground_changes(before: Lock, after: Lock, codes: bool) -> Iterator[Differen
 
 
 def _changes(old: LockedOp, new: LockedOp, codes: bool) -> Iterator[Difference]:
-    op = old.op
+    op = new.op
     if old.plugin != new.plugin:
         yield Difference(op, "owner", old.owner, new.owner)
     elif old.distribution != new.distribution:
         yield Difference(op, "version", old.distribution, new.distribution)
+    if _text(old.rule, codes) != _text(new.rule, codes):
+        yield Difference(op, "rule", old.rule, new.rule)
     if old.is_pending or new.is_pending:
         return
     if not old.in_torch and new.in_torch:
         yield Difference(op, "torch now has its own rule for this op", "", "")
     elif old.in_torch and not new.in_torch:
         yield Difference(op, "torch has no rule of its own for this op any more", "", "")
-    if _text(old.rule, codes) != _text(new.rule, codes):
-        yield Difference(op, "rule", old.rule, new.rule)
     if UNASKED not in (*old.rows, *new.rows):
         yield from _row_changes(op, "rows lost", old.rows, new.rows, lost=True)
         yield from _row_changes(op, "rows gained", new.rows, old.rows, lost=False)
+        if old.rows != new.rows and {*old.rows} == {*new.rows}:  # the first of equal rows wins
+            yield Difference(op, "rows in another order", *map("; ".join, (old.rows, new.rows)))
 
 
 def _row_changes(
@@ -105,11 +110,10 @@ def _text(rule: str, codes: bool) -> str:
     return rule if codes else rule.partition(" #")[0]
 
 
-def _stands_in(op: LockedOp, others: Sequence[LockedOp]) -> bool:
-    """Say whether the other lock has the op by another name: pending there, or pending here."""
-    return any(
-        other.owner == op.owner
-        and (other.is_pending or op.is_pending)
-        and (op.op.startswith(f"{other.op}.") or other.op.startswith(f"{op.op}."))
-        for other in others
-    )
+def _stand_in(op: LockedOp, others: Sequence[LockedOp]) -> LockedOp | None:
+    """Find an op in the other lock, where it has another name: pending there, or pending here."""
+    for other in others:
+        is_part = op.op.startswith(f"{other.op}.") or other.op.startswith(f"{op.op}.")
+        if is_part and other.owner == op.owner and (other.is_pending or op.is_pending):
+            return other
+    return None

@@ -55,9 +55,10 @@ class Pointwise:
     - A group passes `P(sum)` only if each of its arguments is a tensor, or the number 0: any
       other number is the same on every rank, so it would be added once per rank. `x + 1`
       reaches an op as `add.Tensor` with a number at the second tensor's place.
-    - bool tensors pass no partial: a sum of bools is a logical or. Integer tensors pass no
-      `P(avg)`: an integer average is rounded.
-    - Complex tensors have no maximum, and integers and bools none in an op that wraps around.
+    - bool tensors pass no sum or average: a sum of bools is a logical or. Integer tensors pass
+      no `P(avg)`: an integer average is rounded.
+    - Complex tensors have no maximum, and integers and bools none in an op that wraps around, nor
+      integers that are written to a tensor in whose dtype they may wrap.
     - Tensors given by keyword are operands like the others, but in no group.
     - An in-place op passes only what its first argument carries.
 
@@ -70,7 +71,8 @@ class Pointwise:
         wraps: whether the op may overflow on integers, so that their order is lost.
 
     Raises:
-        InvalidContributionError: for groups that are no groups of positions, or no output.
+        InvalidContributionError: for groups that are no groups of positions, directions that
+            are none, or no output.
     """
 
     linear: tuple[tuple[int, ...], ...] = ()
@@ -92,7 +94,7 @@ class Pointwise:
                 f"pointwise(outputs={self.outputs}): a pointwise op has at least one output"
             )
         for place, direction in self.monotone:
-            if not isinstance(place, int) or place < 0 or direction not in DIRECTIONS:
+            if not isinstance(place, int) or place < 0 or direction not in tuple(DIRECTIONS):
                 raise InvalidContributionError(
                     f"pointwise(monotone={{{place!r}: {direction!r}}}): give positions counted"
                     f" from 0, each with one of {', '.join(map(repr, DIRECTIONS))}"
@@ -101,6 +103,12 @@ class Pointwise:
             raise InvalidContributionError(
                 f"pointwise(jointly={dict(self.jointly)}): only 'max' and 'min' may pass jointly"
             )
+        for kind, group in self.jointly:
+            if not group or not all(isinstance(place, int) and place >= 0 for place in group):
+                raise InvalidContributionError(
+                    f"pointwise(jointly={{{kind!r}: {group}}}): {group} is no group of argument"
+                    " positions; a group is one or more positions counted from 0, e.g. (0, 1)"
+                )
 
     def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Row]:
         """Return the rows for one call."""
@@ -143,6 +151,10 @@ class Pointwise:
         if any(_is_complex(value) for value in (*args, *kwargs.values(), *(t for _, t in tensors))):
             return
         in_place = _is_in_place(op)
+        written = [tensor.dtype for place, tensor in tensors if place in self.out]
+        written += [tensor.dtype for _, tensor in tensors[:1] if in_place]
+        if not all(_keeps_order(tensor.dtype, to) for to in written for _, tensor in tensors):
+            return
         for place, direction in self.monotone:
             if not _carries(args, place, self._has_order):
                 continue
@@ -215,7 +227,8 @@ def pointwise(
         out: the keyword arguments that the op writes to, if it does not call them `out`.
 
     Raises:
-        InvalidContributionError: if `linear` is no list of groups, or `outputs` is below 1.
+        InvalidContributionError: if `linear` is no list of groups, `monotone` names no positions
+            and directions, `jointly` no groups for `max` or `min`, or `outputs` is below 1.
 
     >>> from dtensor_registry.rules.metadata import TensorMeta
     >>> matrix, bias = TensorMeta((8, 4), (4, 1), None), TensorMeta((4,), (1,), None)
@@ -229,8 +242,19 @@ def pointwise(
         raise InvalidContributionError(
             f"pointwise(linear={linear!r}): give a list of groups of positions, e.g. [(0, 1)]"
         ) from problem
-    ordered = tuple(sorted((monotone or {}).items()))
-    together = tuple((kind, tuple(places)) for kind, places in sorted((jointly or {}).items()))
+    try:
+        ordered = tuple(sorted((monotone or {}).items()))
+    except (AttributeError, TypeError) as problem:
+        raise InvalidContributionError(
+            f"pointwise(monotone={monotone!r}): give positions and directions, e.g. {{0: 'up'}}"
+        ) from problem
+    try:
+        together = tuple((kind, tuple(places)) for kind, places in sorted((jointly or {}).items()))
+    except (AttributeError, TypeError) as problem:
+        raise InvalidContributionError(
+            f"pointwise(jointly={jointly!r}): give a group of positions for 'max' or 'min',"
+            " e.g. {'max': (0, 1)}"
+        ) from problem
     return Pointwise(groups, outputs, tuple(out), ordered, together, wraps)
 
 
@@ -266,6 +290,19 @@ def _can_sum(dtype: Any) -> bool:
 def _can_average(dtype: Any) -> bool:
     # A dtype that does not tell its kind is taken for a floating one.
     return bool(getattr(dtype, "is_floating_point", True) or getattr(dtype, "is_complex", True))
+
+
+def _keeps_order(dtype: Any, to: Any) -> bool:
+    """Say whether numbers of one dtype keep their order in another: integers may wrap round."""
+    if not (_is_integer(dtype) and _is_integer(to)) or dtype == to:
+        return True
+    if dtype.is_signed and not to.is_signed:
+        return False
+    return bool(to.itemsize >= dtype.itemsize + (to.is_signed and not dtype.is_signed))
+
+
+def _is_integer(dtype: Any) -> bool:
+    return _can_sum(dtype) and not _can_average(dtype)
 
 
 def _is_complex(value: Any) -> bool:

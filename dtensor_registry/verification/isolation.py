@@ -89,9 +89,11 @@ def run_isolated(
                     workers += idle
                 idle.pop().start(waiting.pop())
             busy = [worker for worker in workers if worker.task is not None]
-            ready = wait([w.connection for w in busy], timeout=1.0) if busy else []
+            if busy:
+                wait([worker.connection for worker in busy], timeout=1.0)
             for worker in busy:
-                outcome = worker.outcome(worker.connection in ready, seconds_per_task)
+                # Asked anew: whoever consumes the outcomes may have taken their time meanwhile.
+                outcome = worker.outcome(worker.connection.poll(), seconds_per_task)
                 if outcome is not None:
                     if not worker.is_alive:
                         workers.remove(worker)

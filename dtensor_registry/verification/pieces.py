@@ -139,9 +139,9 @@ def _split_extreme(
     with_zeros = bool((value == 0).any())
     parts = []
     for rank in range(count):
-        noise = _noise(value, rank + 1, generator).abs()
+        noise = _noise(value, rank + 1, generator)
         is_far = torch.randint(2, value.shape, generator=generator).bool()
-        beyond = torch.where(is_far, noise + 2 * _reach(value), noise / 4 + 0.01)
+        beyond = torch.where(is_far, noise.abs() + 2 * _reach(value), noise.abs() / 4 + 0.01)
         if not is_inexact(value):
             beyond = beyond.ceil()
         beyond = beyond.to(value.dtype)
@@ -151,6 +151,8 @@ def _split_extreme(
         zero_is_beyond = value > 0 if reduce_op == "max" else value < 0
         is_zero = zero_is_beyond & (torch.randint(4, value.shape, generator=generator) == 0)
         part = part.masked_fill(is_zero & with_zeros, 0)
+        # What is not a number outdoes all numbers: the others may hold any.
+        part = torch.where(value.isnan(), noise, part)
         parts.append(torch.where(holder == rank, value, part))
     return parts
 

@@ -14,6 +14,7 @@ from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
+from dtensor_registry._torch.audit import Audit, Recorder
 from dtensor_registry._torch.auditing.fakes import MAX_COMPUTED, fake_tensors
 from dtensor_registry._torch.auditing.world import fake_world
 from dtensor_registry.errors import InstallError
@@ -153,6 +154,100 @@ def test_what_is_read_of_a_fake_tensor_is_made_up_and_counted(
         assert large[0].item() == value
         assert large[:2].tolist() == [value, value]
     assert len(reads) == 3
+
+
+def written_in_place(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    known += unknown
+
+
+def written_at_an_index(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    known[1] = unknown[0]
+
+
+def written_through_a_view(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    known[:1].copy_(unknown[:1])
+
+
+def written_in_a_list(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    torch._foreach_add_([known], [unknown])
+
+
+def written_by_keyword(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    torch.add(unknown, 1, out=known)
+
+
+def written_from_one_overwritten(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    other = torch.zeros(2)
+    other += unknown
+    known.copy_(other)
+
+
+def reduced(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    dist.all_reduce(known)
+
+
+def received(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    dist.broadcast(known, src=1)
+
+
+def broadcast_after_a_write(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    known += unknown
+    dist.broadcast(known, src=0)
+
+
+def gathered(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    dist.all_gather([torch.zeros(2), known], torch.zeros(2))
+
+
+def local_of_a_dtensor(known: torch.Tensor, unknown: torch.Tensor) -> None:
+    DTensor.from_local(known, init_device_mesh("cpu", (2,)), [Shard(0)]).add_(1)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        written_in_place,
+        written_at_an_index,
+        written_through_a_view,
+        written_in_a_list,
+        written_by_keyword,
+        written_from_one_overwritten,
+        reduced,
+        received,
+        broadcast_after_a_write,
+        gathered,
+        local_of_a_dtensor,
+    ],
+)
+def test_a_known_tensor_that_is_written_to_from_elsewhere_is_known_no_more(
+    write: Any, reads: list[int]
+) -> None:
+    recorder = Recorder(Audit())
+    with (
+        fake_world(2),
+        fake_tensors(lambda: recorder.is_inside_op, lambda: reads.append(1)),
+        recorder,
+    ):
+        dist.init_process_group("gloo")
+        known, unknown = torch.zeros(2), torch.zeros(MAX_COMPUTED)[:2]
+        write(known, unknown)
+        assert (known[1].item(), known.tolist()) == (1.0, [1.0, 1.0])
+        with pytest.raises(RuntimeError, match="numpy"):
+            known.numpy()
+    assert len(reads) == 3
+
+
+def test_a_known_tensor_that_this_rank_sends_stays_known(reads: list[int]) -> None:
+    with fake_world(2), fake_tensors(never, lambda: reads.append(1)):
+        dist.init_process_group("gloo")
+        known, unknown = torch.zeros(2), torch.zeros(MAX_COMPUTED)[:2]
+        dist.broadcast(known, src=0)
+        dist.send(known, dst=1)
+        dist.barrier()
+        unknown += known
+        assert known.tolist() == [0.0, 0.0]
+        assert known.numpy().sum() == 0
+    assert reads == []
 
 
 def test_nothing_is_allocated_for_what_no_memory_would_hold(reads: list[int]) -> None:

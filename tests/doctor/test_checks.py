@@ -219,15 +219,6 @@ def test_what_is_no_function_is_told_by_its_class() -> None:
     assert author_of(Strategy()) == f"a {Strategy.__module__}.Strategy"
 
 
-def test_threads_with_decisions_of_their_own_warn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LOAN, "was_used", False)
-    monkeypatch.setattr(process, "caching_threads", lambda: 2)
-    found = check("threads")
-    assert found.state == "warn"
-    assert "2 other thread(s)" in found.told
-    assert "_clear_sharding_prop_cache()" in found.next_step
-
-
 def test_a_compile_cache_that_does_not_tell_rules_apart_fails(plugin: Any) -> None:
     plugin("acme-rules")
     with dr.install(only("acme-rules")):

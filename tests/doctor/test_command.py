@@ -63,7 +63,6 @@ ok    rules          2 ops ruled by plugins (acme 2), 1 in place of torch, 1 pen
 ok    in force       nothing in this process
 ok    tables         nothing of the host's
 ok    other code     all other rules are torch's own
-ok    threads        none has cached decisions that rules do not reach
 ok    autoload       off; DTENSOR_REGISTRY_AUTOLOAD=1 installs when DTensor is imported
 ok    compile cache  cache_key_tag is ''
 ok    fingerprint    HASH

@@ -27,7 +27,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
 from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.tables import HANDLERS, LEDGER, RULE_TABLES, dispatcher, propagator
+from dtensor_registry._torch.surface import RULE_TABLES
+from dtensor_registry._torch.tables import HANDLERS, LEDGER, dispatcher, propagator
 from dtensor_registry.installation import plugins
 
 LONG = bool(os.environ.get("DTENSOR_REGISTRY_LONG"))

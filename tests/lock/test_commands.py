@@ -22,14 +22,18 @@ from dtensor_registry.cli import main
 from dtensor_registry.cli.diff import DiffReport
 from dtensor_registry.cli.lock import LockReport
 from dtensor_registry.errors import LockFileError, LockMismatchError
+from dtensor_registry.installation import fingerprint
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 PLUGIN = """
     from dtensor_registry import ShardingPlaceholder, SingleDimStrategy, einsum, hookimpl
 
+    def kept():
+        return [[ShardingPlaceholder(0)] * 2, [ShardingPlaceholder(1)] * 2]
+
     def keep(op, args, kwargs):
-        return [[ShardingPlaceholder(0)] * 2]
+        return kept()
 
     @hookimpl
     def provide_single_dim_strategy():
@@ -51,14 +55,19 @@ setting torch_rules = true
 plugin acme = acme-rules 1.0 (MODULE) active
 
 # op | plugin | distribution | torch's own | rule | rows
-aten.mm.default | acme | acme-rules 1.0 | yes | einsum(mk,kn->mn) | S(0) <- S(0), R; \
-P(sum) <- S(1), S(0); S(1) <- R, S(1); P(sum) <- P(sum), R; P(avg) <- P(avg), R; \
+aten.mm.default | acme | acme-rules 1.0 | yes | einsum(mk,kn->mn) #HASH, file HASH | \
+S(0) <- S(0), R; P(sum) <- S(1), S(0); S(1) <- R, S(1); P(sum) <- P(sum), R; P(avg) <- P(avg), R; \
 P(sum) <- R, P(sum); P(avg) <- R, P(avg)
-aten.renorm.default | acme | acme-rules 1.0 | no | MODULE.keep #HASH | S(0) <- S(0)
-lock_test.later | acme | acme-rules 1.0 | no | MODULE.keep #HASH | pending
+aten.renorm.default | acme | acme-rules 1.0 | no | MODULE.keep #HASH, file HASH | S(0) <- S(0); \
+S(1) <- S(1)
+lock_test.later | acme | acme-rules 1.0 | no | MODULE.keep #HASH, file HASH | pending
 """
 
 Run = Callable[..., tuple[int, str, str]]
+
+
+TRAIT = ('einsum("mk,kn->mn"))', 'einsum("mk,kn->mn"), allow_uneven_sharding=True)')
+HELPER = ("* 2, [ShardingPlaceholder(1)] * 2]", "* 2, [ShardingPlaceholder(1)] * 2][::-1]")
 
 
 @pytest.fixture
@@ -94,7 +103,7 @@ def expected(module: str) -> str:
 
 
 def without_hashes(text: str) -> str:
-    return re.sub("#[0-9a-f]{12}", "#HASH", text)
+    return re.sub("#[0-9a-f]{12}, file [0-9a-f]{12}", "#HASH, file HASH", text)
 
 
 def test_lock_prints_one_line_per_op(run: Run, module: str) -> None:
@@ -194,6 +203,35 @@ def test_diff_as_json_is_what_the_published_schema_says(run: Run) -> None:
             }
         ],
     }
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (TRAIT, ["aten.mm.default: rule", "aten.renorm.default: rule", "lock_test.later: rule"]),
+        (
+            HELPER,
+            [
+                "aten.mm.default: rule",
+                "aten.renorm.default: rule",
+                "aten.renorm.default: rows in another order",
+                "lock_test.later: rule",
+            ],
+        ),
+    ],
+    ids=["a trait", "a function that the rule calls"],
+)
+def test_what_neither_name_nor_version_shows_is_a_difference(
+    run: Run, module: str, change: tuple[str, str], lines: list[str]
+) -> None:
+    run("lock", "rules.lock")
+    source = Path(str(sys.modules[module].__file__))
+    assert change[0] in source.read_text("utf-8")
+    source.write_text(source.read_text("utf-8").replace(*change), "utf-8")
+    del sys.modules[module]
+    fingerprint._file_digest.cache_clear()
+    code, out, _ = run("diff", "rules.lock")
+    assert (code, [line.rpartition(": ")[0] for line in out.splitlines()[:-1]]) == (1, lines)
 
 
 @pytest.mark.parametrize(

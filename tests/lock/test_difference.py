@@ -59,9 +59,11 @@ def test_a_rule_that_torch_now_has_itself_is_told() -> None:
     ]
 
 
-def test_rows_in_another_order_are_told_of_by_the_rule_alone() -> None:
+def test_rows_in_another_order_are_told_since_the_first_of_equal_ones_wins() -> None:
     before, after = (replace(OP, rows=rows) for rows in [(FIRST, SECOND), (SECOND, FIRST)])
-    assert told(Lock((), (before,)), Lock((), (after,))) == []
+    assert told(Lock((), (before,)), Lock((), (after,))) == [
+        f"aten.mm.default: rows in another order: {FIRST}; {SECOND} -> {SECOND}; {FIRST}"
+    ]
 
 
 def test_ops_that_come_and_go_are_told_in_order() -> None:
@@ -73,12 +75,14 @@ def test_ops_that_come_and_go_are_told_in_order() -> None:
 
 
 @pytest.mark.parametrize("pending", ["acme.f.default", "acme.f"])
-def test_an_op_that_was_pending_is_compared_by_its_owner_alone(pending: str) -> None:
+def test_an_op_that_was_pending_is_compared_by_owner_and_rule_alone(pending: str) -> None:
     late = replace(OP, op=pending, rows=(PENDING,), in_torch=False, rule="x")
     bound = replace(OP, op="acme.f.default", rule="x")
     for before, after in [(late, bound), (bound, late)]:
         assert told(Lock((), (before,)), Lock((), (after,))) == []
     assert told(Lock((), (late,)), Lock((), (replace(bound, plugin="other"),))) != []
+    for after in (replace(bound, rule="y"), replace(late, rule="y")):
+        assert told(Lock((), (late,)), Lock((), (after,))) == [f"{after.op}: rule: x -> y"]
 
 
 def test_versions_and_settings_come_first() -> None:

@@ -12,10 +12,11 @@ from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from dtensor_registry.errors import InvalidContributionError
-from dtensor_registry.placements import ShardingPlaceholder
+from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
 from dtensor_registry.rules import Pointwise, TensorMeta, pointwise, tensor_inputs
 from dtensor_registry.verification.pieces import chunk
 from dtensor_registry.verification.static import show_row
+from dtensor_registry.verification.truth import check_row
 
 
 def meta(*shape: Any, dtype: Any = torch.float32) -> TensorMeta:
@@ -385,9 +386,57 @@ def test_a_joint_maximum_passes_through_all_of_its_arguments_or_none() -> None:
     assert partial_rows_of(rule, meta(8), 2.0) == []
 
 
+INT8, INT16, INT64, UINT8 = torch.int8, torch.int16, torch.int64, torch.uint8
+
+
+@pytest.mark.parametrize(
+    ("given", "written", "passes"),
+    [
+        (INT64, INT64, True),
+        (INT64, INT8, False),
+        (INT8, INT64, True),
+        (INT8, UINT8, False),
+        (UINT8, INT8, False),
+        (UINT8, INT16, True),
+        (torch.bool, INT8, True),
+        (INT64, torch.float32, True),
+        (torch.float64, torch.float32, True),
+    ],
+    ids=str,
+)
+def test_no_maximum_is_written_where_integers_may_wrap_round(
+    given: Any, written: Any, passes: bool
+) -> None:
+    x, y, out = meta(8, dtype=given), meta(8, dtype=given), meta(8, dtype=written)
+    rule = pointwise(monotone={0: "up"}, jointly={"max": (0, 1)})
+    assert bool(partial_rows_of(rule, x, y, out=out)) == passes
+    joint = pointwise(jointly={"max": (0, 1)})
+    assert bool(partial_rows_of(joint, out, x, op="aten.clamp_min_.Tensor")) == passes
+
+
+@pytest.mark.parametrize("row", [["max", "max", "max", "max"], ["max", "max", None, "max"]])
+def test_a_maximum_that_wraps_round_in_an_out_tensor_is_wrong(row: list[str | None]) -> None:
+    x, y = torch.arange(0, 800, 100), torch.arange(400, -400, -100)
+    placed = [REPLICATE if kind is None else Partial(kind) for kind in row]
+    op, out = torch.ops.aten.maximum.out, torch.zeros(8, dtype=INT8)
+    assert check_row(op, (x, y), {"out": out}, placed, 2).is_wrong
+
+
 @pytest.mark.parametrize(
     "options",
-    [{"monotone": {0: "sideways"}}, {"monotone": {-1: "up"}}, {"jointly": {"sum": (0, 1)}}],
+    [
+        {"monotone": {0: "sideways"}},
+        {"monotone": {0: ["up"]}},
+        {"monotone": {-1: "up"}},
+        {"monotone": {0: "up", "out": "up"}},
+        {"monotone": [0]},
+        {"jointly": {"sum": (0, 1)}},
+        {"jointly": {"max": ()}},
+        {"jointly": {"max": (0, -1)}},
+        {"jointly": {"max": ("x", "y")}},
+        {"jointly": {"max": 0}},
+        {"jointly": ["max"]},
+    ],
 )
 def test_what_is_no_order_is_refused(options: Any) -> None:
     with pytest.raises(InvalidContributionError, match="pointwise"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -10,9 +11,15 @@ import torch.distributed as dist
 
 import dtensor_registry as dr
 from dtensor_registry import REPLICATE, Partial, ShardingPlaceholder, einsum, pointwise
+from dtensor_registry._torch.checking import verify
 from dtensor_registry._torch.checking.installed import check_installed
+from dtensor_registry._torch.checking.subjects import entries_beneath, find_subjects
+from dtensor_registry._torch.checking.verify import Options, Task, more_careful, verify_subject
 from dtensor_registry.errors import InstallError
+from dtensor_registry.settings import read_settings
 from dtensor_registry.verification import Report, draw
+from dtensor_registry.verification.check import SEARCHING
+from dtensor_registry.verification.isolation import Outcome
 
 aten = torch.ops.aten
 R, S, P = REPLICATE, ShardingPlaceholder, Partial
@@ -47,18 +54,19 @@ def test_a_right_rule_is_right_on_every_mesh_forward_and_backward(
         assert any(start.endswith(f"on {ranks}") for start in report.sound)
 
 
-def test_every_row_gets_its_turn_on_the_first_mesh_dim() -> None:
-    report = under(aten.mm.default, einsum("mk,kn->mn"), MM, mesh_shapes=((2,),), draws=0)
+def test_every_row_gets_its_turn_on_all_dims_of_the_first_mesh() -> None:
+    meshes = ((2, 2), (2,))
+    report = under(aten.mm.default, einsum("mk,kn->mn"), MM, mesh_shapes=meshes, draws=0)
     assert set(report.sound) == {
-        f"inputs {inputs} on 2 ranks"
-        for inputs in (
-            "S(0); R",
-            "S(1); S(0)",
-            "R; S(1)",
-            "P(sum); R",
-            "P(avg); R",
-            "R; P(sum)",
-            "R; P(avg)",
+        f"inputs {left}, {left}; {right}, {right} on 2x2 ranks"
+        for left, right in (
+            ("S(0)", "R"),
+            ("S(1)", "S(0)"),
+            ("R", "S(1)"),
+            ("P(sum)", "R"),
+            ("P(avg)", "R"),
+            ("R", "P(sum)"),
+            ("R", "P(avg)"),
         )
     }
 
@@ -116,6 +124,13 @@ def test_nothing_that_ran_is_told() -> None:
     ]
 
 
+def test_an_op_that_draws_random_numbers_is_told_from_one_that_no_sample_runs_of() -> None:
+    report = check_installed(aten.bernoulli.default, [((torch.full((8, 8), 0.5),), {})])
+    assert [f.evidence for f in report.findings] == [
+        "nothing ran through DTensor: each run of a sample gives another result"
+    ]
+
+
 def test_a_composite_op_is_checked_as_itself() -> None:
     calls = [((X, Y.t().contiguous()), {})]
     rule = lambda *_: [[S(0), S(0), R], [S(0), S(1), R]]  # noqa: E731
@@ -154,3 +169,78 @@ def test_the_program_of_a_finding_shows_it_again() -> None:
         " inputs='S(1), R; S(0), R'))",
     ]
     assert printed[0].errors[0].about == finding.about
+
+
+FAULTY = """
+    import torch
+    from dtensor_registry import ShardingPlaceholder as S, SingleDimStrategy, hookimpl
+
+    @hookimpl
+    def provide_single_dim_strategy():
+        yield SingleDimStrategy("aten.sin.default", lambda *_: [[S(1), S(0)]],
+                                samples=lambda: [((torch.rand(4, 6),), {})])
+"""
+
+
+def dispatched(pattern: str, seed: int) -> list[str]:
+    """Verify a rule as the command does; the programs of what goes wrong through DTensor."""
+    (subject,) = find_subjects(read_settings(), [pattern])
+    options = Options(samples=2, budget=0, seed=seed)
+    report = verify_subject(subject, options).report
+    return [f.program for f in report.errors if f.kind == "dispatch"]
+
+
+def test_the_program_for_a_rule_that_is_not_in_force_puts_it_in_force(
+    fake_distribution: Any,
+) -> None:
+    fake_distribution("faulty-rules", FAULTY)
+    program = dispatched("faulty:aten.sin.default", seed=3)[0]
+    assert "with dr.install(pins={'aten.sin.default': 'faulty'}):" in program
+    assert ", seed=3))" in program
+    printed: list[Any] = []
+    exec(program, {"print": printed.append})
+    assert [finding.kind for finding in printed[0].errors] == ["dispatch"]
+
+
+def test_the_program_for_a_rule_of_torchs_leaves_it_to_torch() -> None:
+    program = dispatched("torch:aten.__lshift__.Scalar", seed=0)[0]
+    assert "install(" not in program
+    printed: list[Any] = []
+    exec(program, {"print": printed.append})
+    assert [finding.kind for finding in printed[0].errors] == ["dispatch"]
+
+
+def test_a_rule_of_torchs_runs_through_dtensor_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    (subject,) = find_subjects(read_settings(), ["torch:aten.__lshift__.Scalar"])
+    runs: list[Any] = []
+
+    def counted(*args: Any, **options: Any) -> Report:
+        runs.append(args)
+        return check_installed(*args, **options)
+
+    monkeypatch.setattr(verify, "check_installed", counted)
+    beneath = entries_beneath(read_settings())
+    verify_subject(subject, Options(samples=1, budget=0), beneath=beneath)
+    assert len(runs) == 1
+
+
+def test_a_crash_is_not_lost_where_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    (subject,) = find_subjects(read_settings(), ["torch:aten.sin.default"])
+    told = f"the process died (SIGSEGV) in the middle of: {SEARCHING}"
+
+    def dying(_: Any, tasks: Any, *, deadline: float | None, **more: Any) -> Any:
+        for task in tasks if deadline is None or time.monotonic() < deadline else ():
+            yield Outcome(task, "died", None, told if task.options.budget else "it died again", 1.0)
+
+    monkeypatch.setattr(verify, "run_isolated", dying)
+    task = Task(read_settings(), (), subject.key, Options())
+    deadline = time.monotonic() + 0.05
+    found = verify._outcomes([task], {subject.key: subject}, 1, deadline)
+    monkeypatch.setattr(verify, "more_careful", lambda outcome: _wait(outcome, deadline))
+    assert [v.report.errors[0].evidence for v in found] == ["it died again"]
+
+
+def _wait(outcome: Any, deadline: float) -> Any:
+    """Have the time run out between the crash and the second try."""
+    time.sleep(max(0.0, deadline - time.monotonic() + 0.01))
+    return more_careful(outcome)

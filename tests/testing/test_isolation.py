@@ -27,6 +27,8 @@ def work(task, note):
         raise KeyError("dim")
     if task == "hangs":
         time.sleep(600)
+    if task == "naps":
+        time.sleep(0.2)
     if task == "process":
         return os.getpid()
     return f"{task} done"
@@ -80,3 +82,11 @@ def test_a_process_is_kept_until_it_is_lost_and_then_replaced(work: Any) -> None
     finally:
         isolated.close()
     assert first == again != other
+
+
+def test_a_task_is_not_late_because_its_outcome_is_fetched_late(work: Any) -> None:
+    states = []
+    for outcome in run_isolated(work, ["naps"] * 6, processes=2, seconds_per_task=1):
+        states.append(outcome.state)
+        time.sleep(1.1)
+    assert states == ["done"] * 6

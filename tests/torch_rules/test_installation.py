@@ -80,7 +80,8 @@ def test_other_settings_go_on_top_until_they_are_uninstalled(acme: None) -> None
     with install():
         with install(disabled=["acme"]) as without:
             assert without.resolution.verdicts == {}
-            assert is_ours()  # a layer that says nothing of an op leaves it to those below
+            assert not is_ours()  # the latest installation decides alone
+        assert is_ours()
         with install(pins={"aten.relu.default": "acme"}) as pinned:
             assert pinned.resolution["aten.relu.default"].reason == "pinned"
         assert is_ours()

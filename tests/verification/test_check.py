@@ -376,6 +376,12 @@ def test_a_sum_must_not_pass_where_nan_is_replaced() -> None:
     assert errors(report) == [("unsound", "P(sum) <- P(sum)")]
 
 
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_an_extreme_must_not_pass_where_nan_is_replaced(kind: str) -> None:
+    report = told(aten.nan_to_num.default, rows((P(kind), P(kind))), (X,), budget=0)
+    assert errors(report) == [("unsound", f"P({kind}) <- P({kind})")]
+
+
 def test_a_maximum_must_not_pass_into_truth_values() -> None:
     report = told(aten.logical_not.default, rows((P("max"), P("max"))), (X,), budget=0)
     assert ("unsound", "P(max) <- P(max)") in errors(report)

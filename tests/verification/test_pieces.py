@@ -155,3 +155,11 @@ def test_an_average_of_integers_does_not_come_out_even() -> None:
     parts = split_partial(whole, "avg", 3, generator(0))
     assert torch.equal(reduce_parts(parts, "avg"), whole)
     assert (sum(parts) % 3 != 0).any()
+
+
+@pytest.mark.parametrize("reduce_op", ["max", "min"])
+def test_one_rank_alone_holds_what_is_not_a_number(reduce_op: str) -> None:
+    whole = torch.full((50,), torch.nan)
+    parts = split_partial(whole, reduce_op, 3, generator(0))
+    assert reduce_parts(parts, reduce_op).isnan().all()
+    assert sum(int(part.isnan().sum()) for part in parts) == 50

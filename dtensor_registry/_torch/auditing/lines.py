@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import sysconfig
 from functools import lru_cache
 from pathlib import Path
@@ -61,6 +62,16 @@ def _innermost(frame: FrameType | None) -> tuple[SourceLine | None, bool]:
             return SourceLine(code.co_filename, frame.f_lineno), by_engine
         frame = frame.f_back
     return None, by_engine
+
+
+def stacklevel() -> int:
+    """Count the frames from the caller out to the user's line, as `warnings.warn` does."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and not is_program(frame.f_code.co_filename):
+        frame = frame.f_back
+        level += 1
+    return 1 if frame is None else level
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ the ranks are simulated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch._ops import OpOverload
@@ -76,15 +76,18 @@ def check_installed(
         InstallError: if this process is part of a process group.
         TypeError: if a sample is no pair of arguments and keyword arguments.
     """
-    calls = [
-        (sample, wanted, input_rows(rule, op, sample) if rule is not None else [])
-        for sample in map(sample_of, samples)
-        for wanted in _wanted(op, sample, seed)
-    ]
+    reason = "no sample runs"
+    calls = []
+    for sample in map(sample_of, samples):
+        wanted = _wanted(op, sample, seed)
+        if isinstance(wanted, str):
+            reason = wanted
+        else:
+            rows = input_rows(rule, op, sample) if rule is not None else []
+            calls.append((sample, wanted, rows))
     found: dict[str, Finding] = {}
     right: dict[str, None] = {}
     tried = refused = 0
-    reason = "no sample runs"
     for shape in mesh_shapes:
         ranks = "x".join(map(str, shape))
         with simulated_mesh(*shape) as mesh:
@@ -121,36 +124,56 @@ def check_installed(
     )
 
 
-def _wanted(op: OpOverload, sample: Sample, seed: int) -> Iterator[Wanted]:
+def _wanted(op: OpOverload, sample: Sample, seed: int) -> Wanted | str:
+    """Make a call on whole tensors, or say why there is nothing to compare with."""
     try:
         whole = run_whole(op, sample.args, sample.kwargs)
     except Exception:
-        return  # that an op refuses a sample is told by `check`
-    if whole.inputs and is_deterministic(whole):
-        yield wanted_of(whole, seed)
+        return "no sample runs"  # that an op refuses a sample is told by `check`
+    if not whole.inputs:
+        return "no sample has a tensor among its arguments"
+    if not is_deterministic(whole):
+        return "each run of a sample gives another result"
+    return wanted_of(whole, seed)
 
 
 def _program(op: OpOverload, sample: Sample, start: Start, mesh: DeviceMesh, seed: int) -> str:
     """Write a program that makes a call on DTensors again, with numbers drawn if they show it."""
     with plainly():
-        drawn = list(_wanted(op, drawn_again(sample), seed))
-    is_drawn = any(compare_call(w, start, mesh, seed).outcome != "right" for w in drawn)
+        drawn = _wanted(op, drawn_again(sample), seed)
+    is_drawn = not isinstance(drawn, str) and (
+        compare_call(drawn, start, mesh, seed).outcome != "right"
+    )
     with plainly():
         lines, called = written_call(op, sample, is_drawn)
     name, _, call = called.partition(", ")
     also = ["from dtensor_registry.verification import draw"] * is_drawn
+    more = f", seed={seed}" if seed else ""
+    again = (
+        f"print(check_installed({name}, [({call})], [{tuple(mesh.shape)}],"
+        f" inputs={show_start(start)!r}{more}))"
+    )
+    by = _installing(op)
     return "\n".join(
         [
             "import torch",
-            "import dtensor_registry as dr",
+            *(["import dtensor_registry as dr"] if by else []),
             "from dtensor_registry.testing import check_installed",
             *also,
             *lines,
-            "with dr.install():",
-            f"    print(check_installed({name}, [({call})], [{tuple(mesh.shape)}],"
-            f" inputs={show_start(start)!r}))",
+            *([f"with {by}:", f"    {again}"] if by else [again]),
         ]
     )
+
+
+def _installing(op: OpOverload) -> str:
+    """Write what has an op decided as it is now; empty where torch decides."""
+    decider = owner(op)
+    if decider in ("torch", "handler", "decomposition"):
+        return ""
+    if decider in ("local", "context") or decider.startswith("fallback "):
+        return "dr.install()"  # and what this process has beside it
+    return f"dr.install(pins={{{str(op)!r}: {decider!r}}})"
 
 
 def _gist(told: str) -> str:

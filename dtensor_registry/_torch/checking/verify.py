@@ -218,7 +218,8 @@ def _outcomes(
         if outcome.result is not None:
             yield outcome.result
         elif again is not None:
-            yield from _outcomes([again], subjects, 1, deadline)
+            # Not left out where the time is over, or the crash would be lost.
+            yield from _outcomes([again], subjects, 1, None)
         else:
             yield lost(subjects[outcome.task.key], outcome)
 
@@ -265,7 +266,7 @@ def _with_dispatch(
     if any(finding.kind in ("raises", "malformed") for finding in report.errors):
         return report  # the host would refuse to run it
     seen = _dispatched(subject, samples, options, note, {})
-    if seen.errors and beneath:
+    if seen.errors and beneath and subject.entry is not None:
         again = _dispatched(subject, samples, options, note, beneath)
         seen = seen if again.errors else again
     return replace(

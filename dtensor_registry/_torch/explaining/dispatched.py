@@ -124,7 +124,7 @@ def _decider(
             return "rule", None  # a function for the whole mesh
         return ("rule" if rule.fallback is None else "fallback"), rule
     info = propagator().op_single_dim_strategy_funcs.get(op)
-    if info is not None and any(layer.adopts for layer in LOAN.layers):
+    if info is not None and any(layer.adopts for layer in LOAN.uncovered):
         return "torch rule", torch_rule(info.func, info.allow_uneven_sharding)
     if has_rule(op):
         return "torch", None

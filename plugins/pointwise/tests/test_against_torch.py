@@ -95,7 +95,7 @@ def test_a_shard_row_of_torchs_that_is_left_out_is_wrong(name: str, calls_of: Ca
 
 
 TIES = ("clamp_max", "clamp_min", "max", "maximum", "min", "minimum")
-PASS_OVER = ("fmax", "fmin", "nan_to_num", "threshold")
+PASS_OVER = ("fmax", "fmin", "nan_to_num", "sgn", "sign", "threshold")
 INT, BOOL, UINT8 = torch.int64, torch.bool, torch.uint8
 NAN, INF = torch.nan, torch.inf
 
@@ -121,6 +121,8 @@ def held(*values: Any, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]
         ("aten.threshold.default", "P(max) <- P(max)", [held(-1, 1)], (0, 5)),
         ("aten.nan_to_num.default", "P(max) <- P(max)", [held(INF, -3)], (None, -5.0)),
         ("aten.nan_to_num.default", "P(max) <- P(max)", [held(NAN, 3)], ()),
+        ("aten.sign.default", "P(max) <- P(max)", [held(NAN, 3)], ()),
+        ("aten.sgn.default", "P(min) <- P(min)", [held(NAN, -3)], ()),
         ("aten.fmax.default", "P(max) <- P(max), R", [held(NAN, -3), held(-7, -7)], ()),
         ("aten.fmin.default", "P(min) <- P(min), R", [held(NAN, 3), held(7, 7)], ()),
         (

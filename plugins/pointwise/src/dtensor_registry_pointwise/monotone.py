@@ -1,7 +1,7 @@
 """Ops that never fall, or never rise, in some of their arguments: maxima and minima pass.
 
-What is not a number stays none in them. `fmax`, `fmin` and `nan_to_num` pass over it, so that
-little of them is here, and nothing of what depends on a number of the call (`threshold`,
+What is not a number stays none in them. `fmax`, `fmin`, `nan_to_num` and `sign` pass over it, so
+that little of them is here, and nothing of what depends on a number of the call (`threshold`,
 `leaky_relu`). A maximum passes through one argument beside a whole one only where the op rises
 without end: where two ranks may give the same (`max(x, y)` where y is larger) both would send a
 gradient to the whole one; forms with `out` have none to send. `log` has gradients where it is
@@ -165,15 +165,9 @@ RISING = Family(
             "aten.round_.default",
             "aten.selu.default",
             "aten.selu_.default",
-            "aten.sgn.default",
-            "aten.sgn.out",
-            "aten.sgn_.default",
             "aten.sigmoid.default",
             "aten.sigmoid.out",
             "aten.sigmoid_.default",
-            "aten.sign.default",
-            "aten.sign.out",
-            "aten.sign_.default",
             "aten.sinh.default",
             "aten.sinh.out",
             "aten.sinh_.default",
@@ -191,7 +185,6 @@ RISING = Family(
             "aten.trunc.out",
             "aten.trunc_.default",
             "prims.exp2.default",
-            "prims.sign.default",
             "prims.trunc.default",
         ],
         pointwise(monotone={0: "up"}),

@@ -180,7 +180,8 @@ def histograms_by_range() -> Iterator[Call]:
 
 def counts() -> Iterator[Call]:
     yield (_places(7, 9), _numbers(9)), {}
-    yield (_places(7, 9), None, 12), {}
+    # Were it larger than all values, the counts of parts would be as long as those of the whole.
+    yield (_places(7, 9), None, 3), {}
 
 
 def written() -> Iterator[Call]:
