@@ -20,6 +20,7 @@ def projects(checkout: Path) -> dict[str, Path]:
         "dtensor_registry": checkout,
         "dtensor_registry_pointwise": checkout / "plugins" / "pointwise",
         "dtensor_registry_matrix": checkout / "plugins" / "matrix",
+        "dtensor_registry_corrections": checkout / "plugins" / "corrections",
         "dtensor_registry_structure": checkout / "plugins" / "structure",
         "dtensor_registry_fallback": checkout / "plugins" / "fallback",
         "acme_kernels": checkout / "examples" / "acme_kernels",

@@ -13,6 +13,7 @@ import pytest
 
 PLUGIN_MODULES = [
     "acme_kernels",
+    "dtensor_registry_corrections",
     "dtensor_registry_fallback",
     "dtensor_registry_matrix",
     "dtensor_registry_pointwise",

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 HOST_AND_VENDOR = ["dtensor-registry", "acme-kernels"]
 EVERYTHING = [
     *HOST_AND_VENDOR,
+    "dtensor-registry-corrections",
     "dtensor-registry-fallback",
     "dtensor-registry-matrix",
     "dtensor-registry-pointwise",
@@ -170,6 +171,7 @@ def test_all_plugins_are_listed_from_wheels(
     listed = {plugin["name"]: plugin for plugin in json.loads(output)["plugins"]}
     assert {name: plugin["distribution"] for name, plugin in listed.items()} == {
         "acme": "acme-kernels",
+        "corrections": "dtensor-registry-corrections",
         "fallback": "dtensor-registry-fallback",
         "matrix": "dtensor-registry-matrix",
         "pointwise": "dtensor-registry-pointwise",

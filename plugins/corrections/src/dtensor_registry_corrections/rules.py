@@ -1,0 +1,15 @@
+"""The table: everything that this plugin contributes.
+
+Each module adds its own strategies to the table:
+
+- `rows`: rows of torch's own rules that are left out, where leaving them out is enough;
+- one module for each family that no row can mend (a handler, a full-mesh rule, a decomposition),
+  with rules or refusals of its own.
+"""
+
+from __future__ import annotations
+
+from dtensor_registry import SingleDimStrategy
+from dtensor_registry_corrections.rows import WITHOUT_WRONG_ROWS
+
+STRATEGIES: tuple[SingleDimStrategy, ...] = (*WITHOUT_WRONG_ROWS,)
