@@ -18,7 +18,7 @@ from dtensor_registry._torch.variants import base_of, derived, widened
 from dtensor_registry.discovery import LOCAL, Contribution
 from dtensor_registry.errors import InstallError, InvalidContributionError, NotationError
 from dtensor_registry.resolution import Resolution
-from dtensor_registry.rules import Rule
+from dtensor_registry.rules import Rule, SingleDimStrategy
 from dtensor_registry.rules.signature import Signature, bind
 
 
@@ -70,7 +70,7 @@ def bound_rule(op: OpOverload, contribution: Contribution, resolution: Resolutio
         InstallError: if the rule does not fit the op, or is like one that has no rule to take.
     """
     base = _base(op, contribution)
-    rule = _bound(contribution.strategy.rule, base or op, contribution, resolution, ())
+    rule = _bound(contribution.strategy, base or op, contribution, resolution, ())
     return rule if base is None else derived(rule, base, op)
 
 
@@ -81,7 +81,7 @@ def _base(op: OpOverload, contribution: Contribution) -> OpOverload | None:
 
 
 def _bound(
-    rule: Rule,
+    strategy: SingleDimStrategy,
     op: OpOverload,
     contribution: Contribution,
     resolution: Resolution,
@@ -93,24 +93,25 @@ def _bound(
         target = find_op(name)
         if target is None:
             raise _nothing_like(name, contribution, "that op does not exist")
+        theirs = signature(target).with_aliases(strategy.aliases)
         verdict = resolution.verdicts.get(name)
         if verdict is not None and verdict.winner is not None:
-            found = verdict.winner.strategy.rule
-            return _bound(found, target, contribution, resolution, (*seen, name)), signature(target)
+            found = verdict.winner.strategy
+            return _bound(found, target, contribution, resolution, (*seen, name)), theirs
         lent = LOAN.find(target)
         # Another installation is covered by the one that this entry is for.
         above = lent is not None and (
             lent[0].height > INSTALLATIONS or contribution.origin.plugin == LOCAL
         )
         if lent is not None and above and lent[1].executor is not None:
-            return lent[1].executor.rule.rule, signature(target)
+            return lent[1].executor.rule.rule, theirs
         info = LEDGER.original(SINGLE_DIM, target)
         if info is None:
             raise _nothing_like(name, contribution, "that op has no single-dim rule")
-        return _asked_for(target, info.func), signature(target)
+        return _asked_for(target, info.func), theirs
 
     try:
-        return bind(rule, signature(op), rule_of)
+        return bind(strategy.rule, signature(op).with_aliases(strategy.aliases), rule_of)
     except (InvalidContributionError, NotationError) as error:
         raise InstallError(
             f"the sharding rule for {op} does not fit it: {error}\n"

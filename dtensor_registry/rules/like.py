@@ -46,16 +46,21 @@ class Like:
         rule, theirs = rule_of(self.op)
         if self.mapping is None:
             return rule
-        self._check(signature, theirs)
-        return Mapped(rule, self.mapping, signature, theirs)
+        return Mapped(rule, tuple(self._mapped(signature, theirs).items()), signature, theirs)
 
-    def _check(self, ours: Signature, theirs: Signature) -> None:
-        mapped = dict(self.mapping or ())
-        for name, source in mapped.items():
-            if theirs.parameter(name) is None:
+    def _mapped(self, ours: Signature, theirs: Signature) -> dict[str, Any]:
+        """Write the mapping by the names that the ops declare."""
+        mapped: dict[str, Any] = {}
+        for name, source in self.mapping or ():
+            argument = theirs.parameter(name)
+            if argument is None:
                 raise InvalidContributionError(f"{self}: {theirs} has no argument {name!r}")
-            if isinstance(source, str) and ours.parameter(source) is None:
-                raise InvalidContributionError(f"{self}: {ours} has no argument {source!r}")
+            if isinstance(source, str):
+                given = ours.parameter(source)
+                if given is None:
+                    raise InvalidContributionError(f"{self}: {ours} has no argument {source!r}")
+                source = given.name
+            mapped[argument.name] = source
         missing = [p.name for p in theirs.parameters if p.is_required and p.name not in mapped]
         if missing:
             raise InvalidContributionError(
@@ -66,6 +71,7 @@ class Like:
             raise InvalidContributionError(
                 f"{self}: {theirs.op} returns {theirs.outputs} tensor(s), {ours.op} {ours.outputs}"
             )
+        return mapped
 
     def __str__(self) -> str:
         if self.mapping is None:

@@ -75,12 +75,15 @@ class NamedRow:
             InvalidContributionError: if it names what is no tensor argument of the op, or places
                 another number of outputs.
         """
-        for name, _ in self.inputs:
-            if name not in signature.operands:
+        inputs = []
+        for name, entry in self.inputs:
+            parameter = signature.parameter(name)
+            if parameter is None or parameter.name not in signature.operands:
                 raise InvalidContributionError(
                     f"{self}: {signature} has no tensor argument {name!r}; it has"
                     f" {', '.join(signature.operands) or 'none'}"
                 )
+            inputs.append((parameter.name, entry))
         if len(self.outputs) != signature.outputs:
             wanted = ", ".join(["S(0)"] * signature.outputs)
             advice = f'write {OUT}="{wanted}" or the like' if wanted else f"leave {OUT!r} out"
@@ -88,7 +91,7 @@ class NamedRow:
                 f"{self} places {len(self.outputs)} output(s), but {signature.op} returns"
                 f" {signature.outputs}; {advice}"
             )
-        return replace(self, signature=signature)
+        return replace(self, inputs=tuple(inputs), signature=signature)
 
     def __str__(self) -> str:
         said = [(OUT, show_placements(map(_shown, self.outputs)))] if self.outputs else []

@@ -8,7 +8,7 @@ that is when a wrong name comes up, and where defaults that a call leaves out ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from dtensor_registry.placements import (
@@ -55,6 +55,7 @@ class Signature:
         op: its name, for messages.
         parameters: in the order of the schema.
         outputs: how many tensors it returns; 1 for a list of them.
+        aliases: pairs of a name that a rule uses and the declared name of that argument.
 
     >>> x, dim = Parameter("x", is_tensor=True), Parameter("dim", is_required=False, default=-1)
     >>> signature = Signature("acme.f.default", (x, dim))
@@ -65,6 +66,26 @@ class Signature:
     op: str
     parameters: tuple[Parameter, ...]
     outputs: int = 1
+    aliases: tuple[tuple[str, str], ...] = ()
+
+    def with_aliases(self, aliases: Iterable[tuple[str, Sequence[str]]]) -> Signature:
+        """Let a rule call an argument by a name that it has in another version of the op.
+
+        Args:
+            aliases: a name, and the other names of the same argument; the first of these that
+                the op declares counts, and none does if it declares the name itself.
+
+        >>> grad = Signature("acme.f.default", (Parameter("grad_output", is_tensor=True),))
+        >>> grad.with_aliases([("grad", ("g", "grad_output"))]).parameter("grad").name
+        'grad_output'
+        """
+        declared = {parameter.name for parameter in self.parameters}
+        found = (
+            (name, next((other for other in others if other in declared), None))
+            for name, others in aliases
+            if name not in declared
+        )
+        return replace(self, aliases=tuple((n, other) for n, other in found if other is not None))
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -72,16 +93,19 @@ class Signature:
         return tuple(p.name for p in self.parameters if p.is_tensor and p.output is None)
 
     def parameter(self, name: str) -> Parameter | None:
-        """Find an argument by name."""
-        return next((p for p in self.parameters if p.name == name), None)
+        """Find an argument by its name, or by one that a rule may use for it."""
+        declared = dict(self.aliases).get(name, name)
+        return next((p for p in self.parameters if p.name == declared), None)
 
     def argument(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return what an argument is in one call, its default where the call leaves it out."""
+        wanted = self.parameter(name)
+        if wanted is None:
+            return None
         for parameter, value in self.named(args, kwargs):
-            if parameter.name == name:
+            if parameter.name == wanted.name:
                 return value
-        missing = self.parameter(name)
-        return None if missing is None else missing.default
+        return wanted.default
 
     def named(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

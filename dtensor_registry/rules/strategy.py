@@ -77,6 +77,9 @@ class SingleDimStrategy:
         variants: give the rule to the other forms of each op as well: in place, with `out=`, and
             over lists (`_foreach_`). They are found by their schemas. A rule that names such a
             form itself goes before.
+        aliases: what arguments are called in other versions of the op: `{"grad": "grad_output"}`
+            lets a rule that speaks of `grad` fit also where the op declares `grad_output`. Several
+            other names are a list.
         samples: calls to check the rule with, `() -> Iterable[(args, kwargs)]`.
 
     Raises:
@@ -94,6 +97,7 @@ class SingleDimStrategy:
     allow_unbacked_sharding: bool | None = field(default=None, kw_only=True)
     allow_empty_pieces: bool = field(default=True, kw_only=True)
     variants: bool = field(default=False, kw_only=True)
+    aliases: Any = field(default=(), kw_only=True)
     samples: Callable[[], Iterable[Any]] | None = field(default=None, kw_only=True)
     names: tuple[str, ...] = field(init=False, compare=False)
     source: SourceLine = field(init=False, compare=False, repr=False)
@@ -116,6 +120,7 @@ class SingleDimStrategy:
                 f" {type(self.schema_info).__name__}; give a SchemaInfo, or None for the safe key"
             )
         object.__setattr__(self, "names", tuple(op_name(op) for op in ops))
+        object.__setattr__(self, "aliases", _aliases(self.aliases, self.op))
         object.__setattr__(self, "source", _writer())
 
 
@@ -171,6 +176,20 @@ def op_name(op: object) -> str:
             f"{name!r} is no op name: write 'namespace.op' or 'namespace.op.overload'"
         )
     return name
+
+
+def _aliases(given: Any, op: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Read the other names of arguments, sorted by name."""
+    try:
+        pairs = [(n, (o,) if isinstance(o, str) else tuple(o)) for n, o in dict(given).items()]
+    except (TypeError, ValueError):
+        pairs = [(None, ())]
+    if not all(isinstance(name, str) for first, others in pairs for name in (first, *others)):
+        raise InvalidContributionError(
+            f"SingleDimStrategy({op!s}): aliases is {given!r}; give names of arguments, for"
+            ' example {"grad": "grad_output"}'
+        )
+    return tuple(sorted(pairs))
 
 
 def _writer() -> SourceLine:

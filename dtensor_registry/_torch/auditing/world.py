@@ -8,6 +8,7 @@ as before when the block has ended.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import warnings
@@ -128,30 +129,15 @@ def _init_process_group(torch_init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _fake_group(torch_helper: Callable[..., Any]) -> Callable[..., Any]:
-    def new_process_group(
-        group_size: int,
-        group_rank: int,
-        ranks: Any,
-        backend: Any,
-        store: Any,
-        group_name: Any,
-        backend_options: Any = None,
-        timeout: Any = None,
-        pg_tag: Any = None,
-        device_id: Any = None,
-        group_desc: Any = None,
-    ) -> Any:
-        return torch_helper(
-            group_size,
-            group_rank,
-            ranks,
-            dist.Backend(dist.Backend.FAKE),
-            store,
-            group_name,
-            timeout=timeout,
-            pg_tag=pg_tag,
-            group_desc=group_desc,
-        )
+    signature = inspect.signature(torch_helper)
+
+    def new_process_group(*args: Any, **kwargs: Any) -> Any:
+        """Make a fake group instead; what else this version of torch says of it stays."""
+        call = signature.bind(*args, **kwargs)
+        call.arguments["backend"] = dist.Backend(dist.Backend.FAKE)
+        for of_another_backend in ("backend_options", "device_id"):
+            call.arguments.pop(of_another_backend, None)
+        return torch_helper(*call.args, **call.kwargs)
 
     return new_process_group
 

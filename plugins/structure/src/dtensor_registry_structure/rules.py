@@ -60,7 +60,10 @@ def _table() -> Iterator[SingleDimStrategy]:
     yield SingleDimStrategy("aten._is_all_true.default", reduction(None, None, "all"))
     yield SingleDimStrategy("aten._is_any_true.default", reduction(None, None, "any"))
     yield SingleDimStrategy(
-        "aten._pdist_backward.default", distances.PDIST_BACKWARD, samples=samples.pdist_backward
+        "aten._pdist_backward.default",
+        distances.PDIST_BACKWARD,
+        aliases={"grad": "grad_output"},  # the name since torch 2.14
+        samples=samples.pdist_backward,
     )
     yield SingleDimStrategy(
         "aten._pdist_forward.default", ByName(distances.pdist_rows), samples=samples.pdist
