@@ -25,7 +25,7 @@ from dtensor_registry._torch.call import Call, is_concrete, read_call, tensor_sp
 from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry._torch.elements import decide_elements, runs_per_element
 from dtensor_registry._torch.explaining.command import command_for
-from dtensor_registry._torch.prices import asker, pricer
+from dtensor_registry._torch.prices import asker, can_move, pricer
 from dtensor_registry._torch.rehearsal import fails_on_empty, resized, takes_global_sizes
 from dtensor_registry._torch.rule import InstalledRule, TorchRule, torch_rule
 from dtensor_registry._torch.schema import facts
@@ -141,7 +141,7 @@ def decide(
         # One rank would raise while the others wait for it: such pieces are not offered.
         call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
         best = _cheapest(call)
-    if best is None or math.isinf(best.cost):
+    if best is None or _impossible_moves(call, best):
         raise _no_valid_row(call, op_schema, rule)
     _refuse_choice(call, op_schema, best, rule)
     return OpStrategy([_op_spec(call, best)])
@@ -150,6 +150,22 @@ def decide(
 def _cheapest(call: Call) -> Candidate | None:
     choice = cheapest(call.problem, asker(call.specs))
     return None if choice is None else choice.candidate
+
+
+def _impossible_moves(call: Call, choice: Candidate) -> list[str]:
+    """List the moves of a choice that torch cannot make.
+
+    An infinite price alone says nothing: torch gives no other to most moves of strided shards,
+    makes them all the same, and takes such a choice where it has no cheaper one.
+    """
+    if not math.isinf(choice.cost):
+        return []
+    return [
+        f"torch cannot turn input {at} from {show_tensor(tensor.sources[0])} into"
+        f" {show_tensor(wanted)}"
+        for at, (tensor, wanted) in enumerate(zip(call.problem.inputs, choice.inputs, strict=True))
+        if not can_move(tensor.sources[0], wanted)
+    ]
 
 
 def _refuse_choice(call: Call, op_schema: OpSchema, choice: Candidate, rule: InstalledRule) -> None:
@@ -235,11 +251,10 @@ def _inside_decomposition() -> bool:
 
 
 def _no_valid_row(call: Call, op_schema: OpSchema, rule: InstalledRule) -> Exception:
-    reasons = list(dict.fromkeys(objections(call.problem, at_most=100)))
+    reasons = list(objections(call.problem, at_most=100))
     for candidate in candidates(call.problem, pricer(call.mesh, call.specs)):
-        for at, (costs, wanted) in enumerate(zip(candidate.costs, candidate.inputs, strict=True)):
-            if math.inf in costs:
-                reasons.append(f"torch has no way to bring input {at} to {show_tensor(wanted)}")
+        reasons += _impossible_moves(call, candidate)
+    reasons = list(dict.fromkeys(reasons))
     op = str(call.op)
     if rule.fallback is not None:
         return FallbackRefusedError(op, [(rule.fallback, reasons[0])], command_for(op_schema))

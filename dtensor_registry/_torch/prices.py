@@ -8,15 +8,17 @@ from functools import lru_cache
 from typing import Any
 
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import _redistribute
+from torch.distributed.tensor import _redistribute, placement_types
 from torch.distributed.tensor._collective_utils import MeshTopoInfo, redistribute_cost
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from dtensor_registry._torch.convert import placements_from_torch, placements_to_torch
 from dtensor_registry.costs import Topology, needs_torch, price
 from dtensor_registry.expansion import Ask, Price, splits
-from dtensor_registry.placements import Placements
+from dtensor_registry.placements import Partial, Placements, Replicate, Shard
 from dtensor_registry.settings import LinkSettings
+
+_SHARDS_BECOME_SUMS = hasattr(placement_types.Shard, "_to_partial_tensor")
 
 _links: dict[str, LinkSettings] = {}
 """What the user says of mesh dims, by name or number."""
@@ -83,6 +85,23 @@ def asker(inputs: Sequence[Sequence[DTensorSpec]]) -> Ask:
         return _torchs_cost(spec, target)
 
     return ask
+
+
+def can_move(source: Placements, target: Placements) -> bool:
+    """Say whether torch can bring a tensor from one place to another, at whatever price.
+
+    Only a whole tensor can become partial. From 2.14.1 on torch also turns a plain shard into a
+    pending sum, but never chooses to: it calls the price infinite.
+
+    Source: `redistribute_local_tensor` in torch.distributed.tensor._redistribute.
+    """
+    return all(
+        before == after
+        or not isinstance(after, Partial)
+        or isinstance(before, Replicate)
+        or (_SHARDS_BECOME_SUMS and isinstance(before, Shard) and after == Partial("sum"))
+        for before, after in zip(source, target, strict=True)
+    )
 
 
 def torch_plans_otherwise(spec: DTensorSpec) -> bool:
