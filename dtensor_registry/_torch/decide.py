@@ -252,7 +252,8 @@ def _inside_decomposition() -> bool:
 
 def _no_valid_row(call: Call, op_schema: OpSchema, rule: InstalledRule) -> Exception:
     reasons = list(objections(call.problem, at_most=100))
-    for candidate in candidates(call.problem, pricer(call.mesh, call.specs)):
+    valid = candidates(call.problem, pricer(call.mesh, call.specs))
+    for candidate in valid:
         reasons += _impossible_moves(call, candidate)
     reasons = list(dict.fromkeys(reasons))
     op = str(call.op)
@@ -266,7 +267,7 @@ def _no_valid_row(call: Call, op_schema: OpSchema, rule: InstalledRule) -> Excep
     explain = command_for(op_schema)
     told = (op, rule.origin.plugin, str(rule.origin), inputs, mesh, shown, explain)
     packet, _, overload = op.rpartition(".")
-    if packet.endswith("_") and facts(call.op).mutates:
+    if packet.endswith("_") and facts(call.op).mutates and not valid:
         first = call.problem.inputs[0].sources[0]
         return InPlacePlacementError(
             *told, placement=show_tensor(first), out_of_place=f"{packet[:-1]}.{overload}"

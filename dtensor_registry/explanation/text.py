@@ -60,9 +60,9 @@ def show_cost(microseconds: float | None) -> str:
     """Print an estimate.
 
     >>> show_cost(1.5), show_cost(None)
-    ('1.50 us', 'impossible')
+    ('1.50 us', 'no price')
     """
-    return "impossible" if microseconds is None else f"{microseconds:.2f} us"
+    return "no price" if microseconds is None else f"{microseconds:.2f} us"
 
 
 def show_tensor(tensor: TensorShown) -> str:

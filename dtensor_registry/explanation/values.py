@@ -112,7 +112,7 @@ class Move:
     Attributes:
         source: its placements.
         target: the placements that the op runs on.
-        microseconds: the estimate in all; None if torch has no way to do it.
+        microseconds: the estimate in all; None if torch gives no finite one.
         steps: in the order in which torch takes them; none for an input that stays.
     """
 
@@ -129,7 +129,7 @@ class Choice:
     Attributes:
         outputs: placements of each output; None for one that is no tensor.
         inputs: placements of each tensor input.
-        microseconds: the estimate of its communication; None if torch has no way to do it.
+        microseconds: the estimate of its communication; None if torch gives no finite one.
         rows: the row taken on each mesh dim; empty where there are no rows.
         moves: what becomes of each input.
     """

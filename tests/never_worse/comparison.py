@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -137,46 +137,49 @@ class Comparison:
             counted.get_total_counts(),
         )
 
-    def beside(
+    def assert_none_worse(
         self,
-        program: Program,
+        programs: Mapping[str, Program],
         *tensors: tuple[torch.Tensor, str],
         order: Sequence[str] = DEFAULT,
-    ) -> tuple[Outcome, Outcome, Outcome]:
-        """Run a program in one process, on bare torch and with the registry.
-
-        The program runs twice on both, so that what torch caches is used as well.
-        """
-        alone = self.run(program, [(whole, "") for whole, _ in tensors])
-        bare = self.run(program, tensors)
-        with dr.install(Settings(order=tuple(order))):
-            first = self.run(program, tensors)
-            registry = self.run(program, tensors)
-        assert (first.placements, first.error) == (registry.placements, registry.error)
-        return alone, bare, registry
-
-    def assert_no_worse(
-        self,
-        program: Program,
-        *tensors: tuple[torch.Tensor, str],
-        order: Sequence[str] = DEFAULT,
-    ) -> Outcome:
-        """Hold a program against bare torch and one process; give what the registry did.
+    ) -> list[Outcome]:
+        """Hold programs against bare torch and one process; give what they did here.
 
         What bare torch does right is done right, with no other placements and no more
         collectives; with another order of rules placements may differ and a refusal is allowed,
-        a wrong number is not.
+        a wrong number is not. Each program runs twice, so that what torch caches is used as well.
         """
-        alone, bare, registry = self.beside(program, *tensors, order=order)
-        assert not alone.error, alone.error
-        right = not bare.error and not bare.differs_from(alone)
-        if not registry.error:
-            assert not registry.differs_from(alone), registry.differs_from(alone)
-        if right and tuple(order) == DEFAULT:
-            assert not registry.error, registry.error
-            assert registry.placements == bare.placements
-            assert registry.collectives <= bare.collectives
-        return registry
+        bare = {name: self.run(program, tensors) for name, program in programs.items()}
+        found, worse = [], []
+        with dr.install(Settings(order=tuple(order))):
+            for name, program in programs.items():
+                first, second = self.run(program, tensors), self.run(program, tensors)
+                assert (first.placements, first.error) == (second.placements, second.error), name
+                found.append(second)
+        for (name, program), registry in zip(programs.items(), found, strict=True):
+            alone = self.run(program, [(whole, "") for whole, _ in tensors])
+            problem = _worse(alone, bare[name], registry, strict=tuple(order) == DEFAULT)
+            if problem:
+                worse.append(f"{name}: {problem}")
+        assert not worse, "\n".join(worse)
+        return found
+
+
+def _worse(alone: Outcome, bare: Outcome, registry: Outcome, strict: bool) -> str:
+    """Say in what the registry is worse than bare torch, or ""."""
+    if alone.error:
+        return f"in one process: {alone.error}"
+    if not registry.error and registry.differs_from(alone):
+        return registry.differs_from(alone)
+    if not strict or bare.error or bare.differs_from(alone):
+        return ""
+    if registry.error:
+        return registry.error
+    if registry.placements != bare.placements:
+        return f"gives {registry.placements}, bare torch {bare.placements}"
+    if registry.collectives > bare.collectives:
+        return f"takes {registry.collectives} collectives, bare torch {bare.collectives}"
+    return ""
 
 
 def _whole(tensor: Any) -> torch.Tensor:

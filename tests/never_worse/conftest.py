@@ -15,7 +15,7 @@ from tests.never_worse.comparison import Comparison
 def compare(
     local_mesh: Callable[..., Any], repository_plugins: None
 ) -> Iterator[Callable[..., Comparison]]:
-    """Give what runs programs: `compare(2, 2).assert_no_worse(program, (x, "S(0), R"))`."""
+    """Give what runs programs: `compare(2, 2).assert_none_worse(programs, (x, "S(0), R"))`."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # torch's advice about sequential collectives
     yield lambda *shape: Comparison(local_mesh(*shape))

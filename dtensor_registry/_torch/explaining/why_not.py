@@ -136,7 +136,7 @@ def _valid(
     choice = choice_of(specs, listed.outputs, listed.inputs, listed.rows)
     cost = show_cost(choice.microseconds)
     if choice.microseconds is None:
-        head = "It is valid, but torch has no way to bring an input there:"
+        head = "It is valid, but torch gives no finite price to a move, so that it comes last:"
     elif chosen is None or chosen.microseconds is None:
         head = f"It is valid and costs {cost}:"
     elif choice.microseconds > chosen.microseconds:

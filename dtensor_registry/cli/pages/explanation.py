@@ -79,7 +79,7 @@ def _row(e: Explanation, choice: Choice) -> dict[str, Any]:
 
 def _number(microseconds: float | None, bar: float | None = None) -> dict[str, Any]:
     if microseconds is None:
-        return _cell("impossible", 1e30)
+        return _cell("no price", 1e30)
     return _cell(f"{microseconds:.2f}", microseconds, bar)
 
 
