@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         row,
         rows,
         tensor_inputs,
+        without,
+        wrong_rows,
     )
     from dtensor_registry.settings import Settings
 
@@ -77,6 +79,8 @@ __all__ = [
     "row",
     "rows",
     "tensor_inputs",
+    "without",
+    "wrong_rows",
 ]
 
 

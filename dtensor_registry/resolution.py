@@ -22,6 +22,7 @@ from dtensor_registry.discovery import (
     may_override,
 )
 from dtensor_registry.errors import ConflictingStrategiesError, SettingsError
+from dtensor_registry.rules import CORRECTED_TABLE, Without
 from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings, nearest
 
 
@@ -196,6 +197,8 @@ def _judge(
             shadowed.append(Shadowed(contribution, "switched off for this op in 'disabled'"))
         elif rank is None:
             shadowed.append(Shadowed(contribution, "not in 'order', which has no '*'"))
+        elif isinstance(contribution.strategy.rule, Without) and torch_table != CORRECTED_TABLE:
+            shadowed.append(Shadowed(contribution, "torch has no rows here to leave any out of"))
         elif torch_table is not None and not _may_override(contribution.origin, settings):
             shadowed.append(Shadowed(contribution, "torch has a rule; not in 'may_override'"))
         else:

@@ -25,6 +25,7 @@ from dtensor_registry._torch.auditing.rows import (
     write_table,
 )
 from dtensor_registry._torch.convert import placements_from_torch
+from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.execute import waits_for_shapes
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.rule import InstalledRule
@@ -124,6 +125,8 @@ def _decider(op: OpOverload) -> tuple[str, Kind]:
     found = LOAN.find(op)
     if found is not None:
         rule = getattr(found[1].rule, "func", None)
+        if isinstance(rule, CorrectedRule):
+            return rule.origin.plugin, "plugin"
         if not isinstance(rule, InstalledRule):
             return "context", "plugin"
         if rule.fallback is not None:

@@ -8,6 +8,7 @@ from torch._ops import OpOverload
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
 from dtensor_registry._torch.catalog import SINGLE_DIM, find_op
+from dtensor_registry._torch.corrected import as_rule_of, corrected_entry, corrected_rule
 from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.loan import INSTALLATIONS, LOAN, Entry
 from dtensor_registry._torch.rule import InstalledRule
@@ -18,7 +19,7 @@ from dtensor_registry._torch.variants import base_of, derived, widened
 from dtensor_registry.discovery import LOCAL, Contribution
 from dtensor_registry.errors import InstallError, InvalidContributionError, NotationError
 from dtensor_registry.resolution import Resolution
-from dtensor_registry.rules import Rule, SingleDimStrategy
+from dtensor_registry.rules import Rule, SingleDimStrategy, Without
 from dtensor_registry.rules.signature import Signature, bind
 
 
@@ -30,6 +31,8 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
             rule is `like` an op that has no rule to take.
     """
     strategy = contribution.strategy
+    if isinstance(strategy.rule, Without):
+        return corrected_entry(op, contribution)
     handler = LEDGER.original(HANDLERS, op)
     if handler is not None:
         named = getattr(handler, "__name__", repr(handler))
@@ -97,6 +100,8 @@ def _bound(
         verdict = resolution.verdicts.get(name)
         if verdict is not None and verdict.winner is not None:
             found = verdict.winner.strategy
+            if isinstance(found.rule, Without):
+                return as_rule_of(target, corrected_rule(target, verdict.winner)), theirs
             return _bound(found, target, contribution, resolution, (*seen, name)), theirs
         lent = LOAN.find(target)
         # Another installation is covered by the one that this entry is for.
@@ -108,7 +113,7 @@ def _bound(
         info = LEDGER.original(SINGLE_DIM, target)
         if info is None:
             raise _nothing_like(name, contribution, "that op has no single-dim rule")
-        return _asked_for(target, info.func), theirs
+        return as_rule_of(target, info.func), theirs
 
     try:
         return bind(strategy.rule, signature(op).with_aliases(strategy.aliases), rule_of)
@@ -118,15 +123,6 @@ def _bound(
             f"  rule of {contribution.origin}\n  Until it is mended:"
             f"  DTENSOR_REGISTRY_DISABLED='[\"{contribution.origin.plugin}:{op}\"]'"
         ) from error
-
-
-def _asked_for(op: OpOverload, func: Any) -> Rule:
-    """Ask torch's rule as if it were asked for its own op."""
-
-    def rule(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return func(op, args, kwargs)
-
-    return rule
 
 
 def _nothing_like(name: str, contribution: Contribution, problem: str) -> InstallError:

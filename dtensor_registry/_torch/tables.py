@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 
 from dtensor_registry._torch.surface import RULE_TABLES
 
@@ -127,3 +128,13 @@ def store(cell: Cell, value: Any) -> None:
 
 LEDGER = Ledger()
 """The one loan of this process."""
+
+
+def torch_schema_info(op: OpOverload) -> RuntimeSchemaInfo:
+    """What torch puts in its cache key for an op, by its own tables; mostly that is nothing."""
+    for table in ("op_to_schema_info", "op_to_schema_info_for_single_dim_strategy"):
+        info = LEDGER.original(table, op)
+        if info is not None:
+            assert isinstance(info, RuntimeSchemaInfo)
+            return info
+    return RuntimeSchemaInfo()

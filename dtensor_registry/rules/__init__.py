@@ -12,8 +12,10 @@ from dtensor_registry.rules.reduction import Reduction, reduction
 from dtensor_registry.rules.row import NamedRow, Rows, row, rows
 from dtensor_registry.rules.signature import Bindable, Parameter, Signature, bind
 from dtensor_registry.rules.strategy import FallbackStrategy, Rule, SchemaInfo, SingleDimStrategy
+from dtensor_registry.rules.without import CORRECTED_TABLE, Without, WrongRows, without, wrong_rows
 
 __all__ = [
+    "CORRECTED_TABLE",
     "Batched",
     "Bindable",
     "Case",
@@ -33,6 +35,8 @@ __all__ = [
     "Signature",
     "SingleDimStrategy",
     "TensorMeta",
+    "Without",
+    "WrongRows",
     "batched",
     "bind",
     "case",
@@ -48,4 +52,6 @@ __all__ = [
     "row",
     "rows",
     "tensor_inputs",
+    "without",
+    "wrong_rows",
 ]

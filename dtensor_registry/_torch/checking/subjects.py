@@ -13,10 +13,10 @@ from torch._ops import OpOverload
 
 from dtensor_registry._torch.catalog import SINGLE_DIM, TorchCatalog, find_op
 from dtensor_registry._torch.checking.derived import derived_calls
-from dtensor_registry._torch.checking.torch_rules import torch_rule, torch_schema_info
+from dtensor_registry._torch.checking.torch_rules import torch_rule
 from dtensor_registry._torch.entries import single_dim_entry
 from dtensor_registry._torch.loan import Entry
-from dtensor_registry._torch.tables import LEDGER, propagator
+from dtensor_registry._torch.tables import LEDGER, propagator, torch_schema_info
 from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Contribution, Discovery, discover
 from dtensor_registry.errors import InstallError, SettingsError

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.distributed.tensor._dtensor_spec import TensorMeta
-from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 
 from dtensor_registry._torch.catalog import SINGLE_DIM
 from dtensor_registry._torch.checking.derived import element_of
@@ -68,16 +67,6 @@ def torch_rows(
         return None
     metas = [TensorMeta(t.shape, t.stride(), t.dtype) for t in tensor_inputs(args, kwargs)]
     return [list(row) for row in torch_rule(op, info.func)(op, *fill(args, kwargs, metas))]
-
-
-def torch_schema_info(op: OpOverload) -> RuntimeSchemaInfo:
-    """What torch puts in its cache key for an op, by its own tables; mostly that is nothing."""
-    for table in ("op_to_schema_info", "op_to_schema_info_for_single_dim_strategy"):
-        info = LEDGER.original(table, op)
-        if info is not None:
-            assert isinstance(info, RuntimeSchemaInfo)
-            return info
-    return RuntimeSchemaInfo()
 
 
 def _as_torch(value: Any, per_element: bool) -> Any:

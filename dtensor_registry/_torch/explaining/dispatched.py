@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.audit import audit
 from dtensor_registry._torch.auditing.rows import AuditRow
+from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
 from dtensor_registry._torch.explaining.asked_call import AskedCall, told_by
 from dtensor_registry._torch.explaining.providers import is_composite
@@ -120,9 +121,10 @@ def _decider(
     found = LOAN.find(op)
     if found is not None:
         rule = getattr(found[1].rule, "func", None)
-        if not isinstance(rule, InstalledRule):
+        if isinstance(rule, InstalledRule):
+            return ("rule" if rule.fallback is None else "fallback"), rule
+        if not isinstance(rule, CorrectedRule):
             return "rule", None  # a function for the whole mesh
-        return ("rule" if rule.fallback is None else "fallback"), rule
     info = propagator().op_single_dim_strategy_funcs.get(op)
     if info is not None and any(layer.adopts for layer in LOAN.uncovered):
         return "torch rule", torch_rule(info.func, info.allow_uneven_sharding)

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from dtensor_registry._torch.audit import NOBODY, owner
 from dtensor_registry._torch.convert import placements_from_torch
+from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.explaining.asked_call import AskedCall
 from dtensor_registry._torch.explaining.command import dtype_name
 from dtensor_registry._torch.explaining.dispatched import Dispatched, dispatch, reason_of
@@ -189,6 +190,9 @@ def _told(dispatched: Dispatched, by: str) -> str:
     rule = dispatched.rule
     if isinstance(rule, InstalledRule):
         return f"{by}: {rule.origin}"
+    corrected = getattr(rule, "func", None)
+    if isinstance(corrected, CorrectedRule):
+        return f"{by}: {corrected.origin}; torch's own rule, expanded by the host"
     return {
         "rule": "a function for the whole mesh, given by a context",
         "torch rule": "torch's own rule for one mesh dim, expanded by the host",
@@ -202,6 +206,8 @@ def _told(dispatched: Dispatched, by: str) -> str:
 
 
 def _notes(dispatched: Dispatched, listing: Listing) -> Iterable[str]:
+    for row in listing.left_out:
+        yield f"left out of torch's rule: {row}"
     if dispatched.executed:
         yield "the host runs this op itself, each time, without torch's cache"
     if dispatched.reads:

@@ -14,6 +14,7 @@ from torch.distributed.tensor._op_schema import OpSchema, OpStrategy
 
 from dtensor_registry._torch.call import Call, read_call, tensor_specs
 from dtensor_registry._torch.convert import placements_from_torch
+from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.elements import decide_elements, runs_per_element
 from dtensor_registry._torch.explaining.dispatched import Dispatched
 from dtensor_registry._torch.prices import pricer
@@ -51,6 +52,7 @@ class Listing:
         valid: choices, cheapest first; as dispatch has them, if it chose one.
         invalid: combinations of rows that are no choices, with reasons.
         note: why this is not everything.
+        left_out: rows of torch's rule that this call does without, and why.
     """
 
     specs: tuple[DTensorSpec, ...] = ()
@@ -58,6 +60,7 @@ class Listing:
     valid: tuple[Listed, ...] = ()
     invalid: tuple[Listed, ...] = ()
     note: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 def list_choices(dispatched: Dispatched) -> Listing:
@@ -101,7 +104,19 @@ def _listing(dispatched: Dispatched) -> Listing:
         )
     except RuleError:
         return Listing()  # the call itself raised it
-    return Listing() if isinstance(call, str) else _of_rows(call, dispatched, note)
+    if isinstance(call, str):
+        return Listing()
+    left_out = _left_out(dispatched, strategy_schema)
+    return replace(_of_rows(call, dispatched, note), left_out=left_out)
+
+
+def _left_out(dispatched: Dispatched, schema: OpSchema) -> tuple[str, ...]:
+    """List the rows of torch's rule that this call does without, and why."""
+    rule = getattr(dispatched.rule, "func", None)
+    if not isinstance(rule, CorrectedRule):
+        return ()
+    found = rule.left_out(schema.op, schema.args_meta, schema.kwargs_meta)
+    return tuple(f"{row}: {wrong.because}" for row, wrong in found)
 
 
 def _of_rows(call: Call, dispatched: Dispatched, note: str) -> Listing:

@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 from torch.distributed.tensor._op_schema import OpSchema
 
 from dtensor_registry._torch.catalog import TorchCatalog
+from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.decompositions import is_decomposed
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.rule import InstalledRule
@@ -81,7 +82,10 @@ def _of_this_process(op: OpOverload) -> Iterator[Provider]:
         if layer.height == 0 or op not in layer.entries:
             continue
         rule = getattr(layer.entries[op].rule, "func", layer.entries[op].rule)
-        if isinstance(rule, InstalledRule):
+        if isinstance(rule, CorrectedRule):
+            told = "registered in this process"
+            yield _provider(rule.origin, _name(rule.without), True, told)
+        elif isinstance(rule, InstalledRule):
             if rule.fallback is not None:
                 continue
             yield _provider(rule.origin, _name(rule.rule), True, "registered in this process")
