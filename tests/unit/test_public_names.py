@@ -40,6 +40,8 @@ PUBLIC = [
     "row",
     "rows",
     "tensor_inputs",
+    "without",
+    "wrong_rows",
 ]
 
 

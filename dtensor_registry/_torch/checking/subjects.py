@@ -21,7 +21,7 @@ from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Contribution, Discovery, discover
 from dtensor_registry.errors import InstallError, SettingsError
 from dtensor_registry.resolution import Resolution, resolve
-from dtensor_registry.rules import Rule
+from dtensor_registry.rules import CORRECTED_TABLE, Rule, Without
 from dtensor_registry.settings import TORCH, Settings, nearest
 from dtensor_registry.verification import Sample
 from dtensor_registry.verification.inputs import sample_of
@@ -149,8 +149,16 @@ def _of_plugins(discovery: Discovery, settings: Settings) -> Iterator[Subject]:
         if contribution.strategy.variants:
             forms += (form for name in overloads for form in catalog.variants(name))
         for name in forms:
+            if _has_nothing_to_correct(name, contribution):
+                continue
             if name == contribution.op or not _named(discovery, contribution, name):
                 yield _of_contribution(name, contribution, resolution)
+
+
+def _has_nothing_to_correct(name: str, contribution: Contribution) -> bool:
+    """Say whether a contribution leaves rows out of a rule that this torch does not have."""
+    corrects = isinstance(contribution.strategy.rule, Without)
+    return corrects and TorchCatalog().torch_table(name) != CORRECTED_TABLE
 
 
 def _named(discovery: Discovery, wide: Contribution, name: str) -> bool:
@@ -173,6 +181,16 @@ def _of_contribution(name: str, contribution: Contribution, resolution: Resoluti
         entry = single_dim_entry(op, contribution, resolution)
     except InstallError as error:
         return Subject(*owner, op, problem=str(error))
+    if isinstance(strategy.rule, Without):
+        return Subject(
+            *owner,
+            op,
+            torch_rule(op, entry.rule.func),
+            entry,
+            entry.schema_info,
+            entry.rule.allow_uneven_sharding,
+            samples,
+        )
     return Subject(
         *owner,
         op,

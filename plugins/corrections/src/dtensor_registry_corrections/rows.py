@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from dtensor_registry import SingleDimStrategy, without, wrong_rows
+from dtensor_registry import SingleDimStrategy
 
-WITHOUT_WRONG_ROWS: tuple[SingleDimStrategy, ...] = (
-    SingleDimStrategy(
-        "aten.threshold.default", without(wrong_rows("P(max) <- P(max)", because="test"))
-    ),
-)
+WITHOUT_WRONG_ROWS: tuple[SingleDimStrategy, ...] = ()
