@@ -26,6 +26,10 @@ from dtensor_registry.rules import CORRECTED_TABLE, Without
 from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings, nearest
 
 
+PINNED = "pinned"
+"""Why an op went to whom setting `pins` names for it."""
+
+
 class Catalog(Protocol):
     """What resolution must know of torch."""
 
@@ -36,7 +40,7 @@ class Catalog(Protocol):
         """All other forms of an overload: in place, `out=`, over lists."""
 
     def torch_table(self, op: str) -> str | None:
-        """The table in which torch itself has a rule for an overload, or None."""
+        """The table in which torch itself has a rule or a handler for an overload, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Verdict:
         winner: the contribution that is installed, or None when torch keeps the op.
         reason: why the winner won.
         shadowed: all other contributions for the op, with reasons.
-        torch_table: where torch has a rule of its own, or None.
+        torch_table: where torch has a rule or a handler of its own, or None.
         pending: the op does not exist yet; the rule is bound when it does.
     """
 
@@ -204,12 +208,14 @@ def _judge(
         else:
             ranked.setdefault(rank, []).append(contribution)
     torch_rank = _rank(TORCH, op, settings)
+    # A pin to torch means all of its way: where it has no rule, its decomposition or its error.
+    torch_answers = torch_table is not None or is_left_to_torch(op, settings)
     winner: Contribution | None = None
     reason = "no contribution is left"
     for rank in sorted(ranked):
         rivals = ranked[rank]
-        torch_ahead = torch_table is not None and torch_rank is not None and torch_rank < rank
-        if winner is None and torch_ahead:
+        torch_precedes = torch_rank is not None and torch_rank < rank
+        if winner is None and torch_precedes and torch_answers:
             reason = _why(TORCH, op, settings)
             shadowed += (Shadowed(r, f"torch comes first: {reason}") for r in rivals)
         elif winner is not None:
@@ -217,11 +223,23 @@ def _judge(
             shadowed += (Shadowed(rival, ahead) for rival in rivals)
         elif len(rivals) == 1:
             winner, reason = rivals[0], _why(rivals[0].origin.plugin, op, settings)
+            if torch_precedes and not pending:
+                reason += "; torch has no rule for it"
         elif settings.on_conflict == "error":
             raise _conflict(op, rivals, settings)
         else:
             shadowed += (Shadowed(rival, "in conflict, on_conflict is 'skip'") for rival in rivals)
     return Verdict(op, winner, reason, tuple(shadowed), torch_table, pending)
+
+
+def is_left_to_torch(op: str, settings: Settings) -> bool:
+    """Say whether a pin leaves an op to torch, whatever torch has for it.
+
+    >>> from dtensor_registry.settings import read_settings
+    >>> is_left_to_torch("aten.mm.default", read_settings(pins={"aten.mm": "torch"}))
+    True
+    """
+    return _pinned(op, settings) == TORCH
 
 
 def _may_override(origin: Origin, settings: Settings) -> bool:
@@ -251,7 +269,7 @@ def _why(plugin: str, op: str, settings: Settings) -> str:
     if plugin == LOCAL:
         return "registered in this process"
     if _pinned(op, settings) == plugin:
-        return "pinned"
+        return PINNED
     rank = _rank(plugin, op, settings)
     step = plugin if plugin in settings.order else EVERYBODY_ELSE
     return f"step {rank} of 'order' ({step!r})"

@@ -46,7 +46,9 @@ SWITCHES = ("AUTOLOAD", "LONG")
 EVERYBODY_ELSE = "*"
 """In `order`: every plugin that is not named there."""
 TORCH = "torch"
-"""In `order`: torch's own table, read as if it were a plugin."""
+"""In `order`: what torch itself has a rule or a handler for, read as if it were a plugin."""
+DEFAULT_ORDER = (EVERYBODY_ELSE, "corrections", TORCH, "pointwise", "matrix", "structure")
+"""A vendor's rules, torch's proven faults mended, torch itself, then rules that fill its gaps."""
 
 
 class FallbackSettings(BaseModel):
@@ -108,11 +110,14 @@ class Settings(BaseSettings):
     )
 
     order: tuple[str, ...] = Field(
-        default=(EVERYBODY_ELSE, "pointwise", "matrix", "structure", TORCH),
-        description="Plugins by name, highest precedence first.",
+        default=DEFAULT_ORDER,
+        description="Plugins by name, highest precedence first; * is all others, torch is what"
+        " torch itself has a rule or a handler for.",
     )
     pins: dict[str, str] = Field(
-        default_factory=dict, description="Op -> the plugin that wins it, whatever `order` says."
+        default_factory=dict,
+        description="Op -> the plugin that wins it, whatever `order` says; torch: its own way,"
+        " with no fallback.",
     )
     disabled: tuple[str, ...] = Field(
         default=(),

@@ -23,6 +23,9 @@ FakeDistribution: TypeAlias = Callable[..., str]
 LocalMesh: TypeAlias = Callable[..., Any]
 RunRanks: TypeAlias = Callable[..., list[Any]]
 
+PLUGINS_FIRST = ("*", "pointwise", "matrix", "structure", "corrections", "torch")
+"""Setting `order` under which the plugins of this repository replace torch's own rules."""
+
 PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
 RANK_PROGRAM = Path(__file__).with_name("torch_rules") / "rank_program.py"
 TABLES = (

@@ -10,7 +10,7 @@ import torch
 from torch._ops import OpOverload
 
 from dtensor_registry._torch.surface import RULE_TABLES
-from dtensor_registry._torch.tables import LEDGER
+from dtensor_registry._torch.tables import HANDLERS, LEDGER
 from dtensor_registry._torch.variants import variants_of
 
 Op: TypeAlias = OpOverload
@@ -20,7 +20,7 @@ SINGLE_DIM = "op_single_dim_strategy_funcs"
 
 
 class TorchCatalog:
-    """Answers for resolution: which overloads exist, and which torch rules itself."""
+    """Answers for resolution: which overloads exist, and which torch runs by its own rule."""
 
     def overloads(self, name: str) -> tuple[str, ...]:
         """List the overloads that `aten.mm` or `aten.mm.default` stands for, if any exist yet."""
@@ -38,12 +38,12 @@ class TorchCatalog:
         return () if overload is None else tuple(map(str, variants_of(overload)))
 
     def torch_table(self, op: str) -> str | None:
-        """Name the table of torch's propagator that rules an overload, under any loan of ours."""
+        """Name the table in which torch has a handler or a rule, under any override of ours."""
         # The name of a packet stands here only while its library is not imported.
         overload = find_op(op) if op.count(".") == 2 else None
         if overload is None:
             return None
-        for table in RULE_TABLES:
+        for table in (HANDLERS, *RULE_TABLES):
             if LEDGER.original(table, overload) is not None:
                 return table
         return None

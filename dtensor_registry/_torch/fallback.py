@@ -20,6 +20,7 @@ from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tables import has_rule
 from dtensor_registry.discovery import Fallback, is_disabled_for
 from dtensor_registry.errors import FallbackRefusedError, RuleError
+from dtensor_registry.resolution import is_left_to_torch
 from dtensor_registry.settings import Settings
 
 
@@ -56,6 +57,8 @@ class FallbackPolicy:
         name = str(op)
         mode = self.settings.fallback.mode
         if mode == "off" or not self._covers(name) or has_rule(op):
+            return None
+        if is_left_to_torch(name, self.settings):
             return None
         moved = [spec for spec in specs if not spec.is_replicated()]
         refused: list[tuple[str, str]] = []

@@ -91,6 +91,9 @@ class Binder(Protocol):
     def executor(self, op: OpOverload) -> Executor | None:
         """Make what runs an op by the host's rule for it, if it has one."""
 
+    def is_left_to_torch(self, op: OpOverload) -> bool:
+        """Say whether the user pinned an op to torch, torch's own error included."""
+
 
 class DispatchHooks:
     """The two wrapped methods."""
@@ -201,6 +204,8 @@ class DispatchHooks:
     ) -> None:
         """Raise an error that says more of an op without a rule; any other stays as it is."""
         if has_rule(op) or isinstance(error, (NoStrategyError, MixedTensorsError)):
+            return
+        if self._binder.is_left_to_torch(op):
             return
         unshaped = waits_for_shapes(error)
         call = read_arguments(op, args, kwargs, None)

@@ -99,6 +99,7 @@ class Layer:
         missing: finds an entry for an op that turned out to have no rule at all, from the
             call's tensors; the layer's fallback.
         before_decomposition: whether `missing` is asked before torch decomposes an op.
+        pinned_to_torch: says whether the user pinned an op, by its name, to torch; None: no op is.
         links: what the user says of the speed of mesh dims.
         parts: (name, value) of what the layer decides by, for ranks and caches to compare.
         met: called when a mesh is first used, to compare its ranks; None: they are not compared.
@@ -111,6 +112,7 @@ class Layer:
     pending: Callable[[OpOverload], Entry | None] | None = None
     missing: Callable[[OpOverload, Specs], Entry | None] | None = None
     before_decomposition: bool = False
+    pinned_to_torch: Callable[[str], bool] | None = None
     links: Mapping[str, LinkSettings] = field(default_factory=dict)
     parts: tuple[tuple[str, str], ...] = ()
     met: Callable[[DeviceMesh], None] | None = None
@@ -251,6 +253,11 @@ class Loan:
         """Make what runs an op by the rule of the layer that rules it."""
         found = self.find(op)
         return None if found is None else found[1].executor
+
+    def is_left_to_torch(self, op: OpOverload) -> bool:
+        """Say whether the settings of a layer in force pin an op to torch."""
+        pinned = (layer.pinned_to_torch for layer in self.uncovered)
+        return any(is_pinned(str(op)) for is_pinned in pinned if is_pinned is not None)
 
     def find(self, op: OpOverload) -> tuple[Layer, Entry] | None:
         """Find the layer that rules an op and its entry there."""

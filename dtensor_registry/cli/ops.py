@@ -20,7 +20,7 @@ from dtensor_registry.cli.screen import (
 )
 from dtensor_registry.discovery import Contribution, Fallback, Origin, discover
 from dtensor_registry.errors import ConflictingStrategiesError
-from dtensor_registry.resolution import Resolution, Verdict, resolve
+from dtensor_registry.resolution import PINNED, Resolution, Verdict, resolve
 from dtensor_registry.rules import Rule
 from dtensor_registry.settings import TORCH, Settings, read_settings
 
@@ -216,7 +216,8 @@ def _cells(row: OpRow) -> list[str]:
     torch = f"{TORCH} ({row.torch_table})" if row.torch_table else None
     losers = [str(loser) for loser in row.shadowed]
     if row.winner is None:
-        winner, rule = torch or "nobody", ""
+        # An op without a rule of torch's is pinned to what torch does then: decompose, or raise.
+        winner, rule = torch or (TORCH if row.reason == PINNED else "nobody"), ""
     else:
         winner, rule = str(row.winner), row.winner.rule
         losers += [torch] if torch else []

@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from dtensor_registry.discovery.values import LOCAL, Plugin, normal_name, same_distribution
 from dtensor_registry.errors import RequiredPluginError, SettingsError
-from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings, nearest
+from dtensor_registry.settings import DEFAULT_ORDER, EVERYBODY_ELSE, TORCH, Settings, nearest
 
 RESERVED = (TORCH, LOCAL, EVERYBODY_ELSE)
 """Names that no plugin can have, since they mean something else in settings."""
@@ -110,8 +110,8 @@ def unknown_names(
         "allowed": (settings.allowed or (), distributions),
         "may_override": (settings.may_override or (), names | distributions),
     }
-    if "order" in settings.model_fields_set:
-        lists["order"] = settings.order, names
+    # A step of the default order need not be installed, also where the list is written out.
+    lists["order"] = [name for name in settings.order if name not in DEFAULT_ORDER], names
     if fallbacks is not None:
         lists["fallback.order"] = settings.fallback.order, set(fallbacks)
         lists["fallback.ops"] = settings.fallback.ops, set(fallbacks)

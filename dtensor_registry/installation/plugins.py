@@ -6,6 +6,7 @@ import gc
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -24,7 +25,7 @@ from dtensor_registry.explanation import Explanation
 from dtensor_registry.installation import ranks
 from dtensor_registry.installation.fingerprint import Fingerprint, of_installation
 from dtensor_registry.installation.locking import check_lock
-from dtensor_registry.resolution import Resolution, check_pins_are_used
+from dtensor_registry.resolution import Resolution, check_pins_are_used, is_left_to_torch
 from dtensor_registry.settings import Settings, read_settings
 
 
@@ -53,6 +54,7 @@ class Installation:
             pending=winners.late,
             missing=FallbackPolicy(self.resolution.fallbacks, settings),
             before_decomposition=settings.fallback.before_decomposition,
+            pinned_to_torch=partial(is_left_to_torch, settings=settings),
             links=settings.links,
             parts=self.decides_by.parts,
             met=self._meet if settings.check_ranks else None,

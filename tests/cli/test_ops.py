@@ -46,7 +46,7 @@ CONFLICT = dedent(
     aten.mm.default has 2 providers of equal rank.
       acme-rules 2.3.0 (entry point 'acme', acme_rules.py:10)
       other-rules 0.4.1 (entry point 'other', other_rules.py:6)
-    Put one first:  DTENSOR_REGISTRY_ORDER='["acme", "*", "pointwise", "matrix", "structure", "torch"]'
+    Put one first:  DTENSOR_REGISTRY_ORDER='["acme", "*", "corrections", "torch", "pointwise", "matrix", "structure"]'
     or pin the op:  DTENSOR_REGISTRY_PINS='{"aten.mm.default": "acme"}'
     See what each offers:  dtensor-registry ops aten.mm.default"""  # noqa: E501 (as printed)
 )

@@ -221,7 +221,7 @@ def test_no_plugin_at_all_is_fine(call: Call) -> None:
         """
         no plugin is installed
 
-        order, highest first: *, pointwise, matrix, structure, torch
+        order, highest first: *, corrections, torch, pointwise, matrix, structure
         """
     )
     assert (shown.code, shown.err) == (0, "")
@@ -294,7 +294,7 @@ def test_terminal_folds_cells_and_cuts_none(site: Any) -> None:
         "                                quite-a-l             e_a_long",
         "                                ong-name              _name",
         "",
-        "order, highest first: *, pointwise, matrix, structure, torch",
+        "order, highest first: *, corrections, torch, pointwise, matrix, structure",
     ]
 
 

@@ -121,7 +121,7 @@ def test_an_answer_works(
 EXPECTED = {
     "Find out what is wrong": ["in force an installation, "],
     "Choose who wins": [
-        "aten.mm.default torch (op_single_dim_strategy_funcs) pinned",
+        "aten.mv.default torch pinned",
         "aten.add.Scalar torch (op_single_dim_strategy_funcs) step 1 of 'order' ('torch')",
         "aten.mm.default: dtensor-registry-matrix",
     ],

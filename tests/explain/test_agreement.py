@@ -16,6 +16,7 @@ from dtensor_registry._torch.catalog import find_op
 from dtensor_registry._torch.convert import placements_from_torch
 from dtensor_registry.explanation import AskedTensor, Explanation
 from dtensor_registry.explanation.values import Decider
+from tests.conftest import PLUGINS_FIRST
 from tests.explain.random_calls import RandomCall, made_real, random_calls
 
 MESHES = {(2, 2): 120, (4,): 40, (2, 1, 2): 40}
@@ -33,7 +34,8 @@ NAMES = {
 @pytest.mark.usefixtures("repository_plugins")
 def test_same_placements_and_same_collectives(shape: tuple[int, ...], local_mesh: Any) -> None:
     calls = random_calls(MESHES[shape], shape, seed=7)
-    with dr.install(fallback={"mode": "silent"}) as installation:
+    # Plugins first, so that every kind of decider has calls.
+    with dr.install(order=PLUGINS_FIRST, fallback={"mode": "silent"}) as installation:
         text = "x".join(map(str, shape))
         told = [
             installation.explain(call.op, *map(_text, call.args), mesh=text, most=0)

@@ -15,7 +15,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "explain.md").read_text("utf-8")
 
 
 def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    """List the blocks of a language, without their fences."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [text for fence, text in blocks if fence == language]
 
 
 def _steady(text: str) -> list[str]:

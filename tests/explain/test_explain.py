@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import warnings
@@ -28,6 +29,7 @@ from dtensor_registry.errors import (
     NoValidRowError,
 )
 from dtensor_registry.explanation import Explanation
+from tests.conftest import PLUGINS_FIRST
 from tests.explain.random_calls import whole
 
 pytestmark = pytest.mark.usefixtures("repository_plugins")
@@ -38,7 +40,8 @@ X, W = "f32[8,4]@S(0),R", "f32[4,8]@R,S(1)"
 @pytest.mark.parametrize(
     ("op", "arguments", "decider", "by"),
     [
-        ("aten.mm", [X, W], "rule", "matrix: dtensor-registry-matrix"),
+        ("aten.mm", [X, W], "torch rule", "torch's own rule for one mesh dim"),
+        ("aten.hardswish", [X], "rule", "pointwise: dtensor-registry-pointwise"),
         ("aten.cumsum", [X, 0], "torch", "torch's own rule"),
         ("aten.aminmax", [X], "decomposition", "the op's decomposition"),
         ("aten.kron", [X, W], "composite", "torch takes the op into parts"),
@@ -105,7 +108,7 @@ def test_what_this_process_registered_is_first() -> None:
 
     with mine:
         told = dr.explain("aten.mm", X, W, mesh="2x2")
-    assert [p.name for p in told.providers] == ["local", "matrix", "torch"]
+    assert [p.name for p in told.providers] == ["local", "torch", "matrix"]
     assert [p.decides for p in told.providers] == [True, False, False]
     assert told.rows == ("R <- R, R",)
 
@@ -249,7 +252,10 @@ def test_an_error_ends_with_the_command_that_explains_it(
     call: Callable[[DTensor, DTensor], None],
     kind: type[Exception],
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Plugins first, so that a plugin's rule can refuse what torch's own would have raised for.
+    monkeypatch.setenv("DTENSOR_REGISTRY_ORDER", json.dumps(PLUGINS_FIRST))
     with simulated_mesh(2, 2) as mesh, dr.install():
         x = distribute_tensor(torch.ones(8, 4), mesh, [Shard(0), Replicate()])
         pending = DTensor.from_local(torch.ones(8, 4), mesh, [Partial(), Partial()])

@@ -24,14 +24,14 @@ def test_conflicting_strategies() -> None:
         "aten.mm.default",
         [OWNER, "other-rules 0.4.1 (entry point 'other', other/mm.py:12)"],
         ["acme", "other"],
-        ["acme", "*", "pointwise", "matrix", "structure", "torch"],
+        ["acme", "*", "corrections", "torch", "pointwise", "matrix", "structure"],
     )
     assert str(error) == (
         "aten.mm.default has 2 providers of equal rank.\n"
         "  acme-rules 2.3.0 (entry point 'acme', acme/rules.py:41)\n"
         "  other-rules 0.4.1 (entry point 'other', other/mm.py:12)\n"
         "Put one first:  DTENSOR_REGISTRY_ORDER="
-        '\'["acme", "*", "pointwise", "matrix", "structure", "torch"]\'\n'
+        '\'["acme", "*", "corrections", "torch", "pointwise", "matrix", "structure"]\'\n'
         'or pin the op:  DTENSOR_REGISTRY_PINS=\'{"aten.mm.default": "acme"}\'\n'
         "See what each offers:  dtensor-registry ops aten.mm.default"
     )

@@ -14,7 +14,8 @@ from dtensor_registry.errors import ConflictingStrategiesError
 from dtensor_registry.resolution import Resolution, Verdict, resolve
 from dtensor_registry.rules import FallbackStrategy, SingleDimStrategy
 from dtensor_registry.rules.strategy import SourceLine
-from dtensor_registry.settings import read_settings
+from dtensor_registry.settings import DEFAULT_ORDER, read_settings
+from tests.conftest import PLUGINS_FIRST
 
 MM = "aten.mm.default"
 
@@ -62,10 +63,12 @@ def winner(verdict: Verdict) -> str | None:
 @pytest.mark.parametrize(
     ("plugins", "settings", "wins", "reason"),
     [
-        # the default order: everybody else, pointwise, matrix, torch
+        # the default order: everybody else, corrections, torch, pointwise, matrix, structure
         (["acme"], {}, "acme", "step 0 of 'order' ('*')"),
-        (["matrix"], {}, "matrix", "step 2 of 'order' ('matrix')"),
-        (["matrix", "pointwise"], {}, "pointwise", "step 1 of 'order' ('pointwise')"),
+        (["corrections"], {}, "corrections", "step 1 of 'order' ('corrections')"),
+        (["corrections", "acme"], {}, "acme", "step 0 of 'order' ('*')"),
+        (["matrix"], {}, None, "step 2 of 'order' ('torch')"),
+        (["matrix", "pointwise"], {}, None, "step 2 of 'order' ('torch')"),
         (["matrix", "acme"], {}, "acme", "step 0 of 'order' ('*')"),
         # the list decides
         (["matrix", "acme"], {"order": ["matrix", "*"]}, "matrix", "step 0 of 'order' ('matrix')"),
@@ -99,7 +102,20 @@ def winner(verdict: Verdict) -> str | None:
         (["a"], {"disabled": ["a:*"], "pins": {MM: "a"}}, None, "no contribution is left"),
         # equal rank, skipped
         (["b", "a"], {"on_conflict": "skip"}, None, "no contribution is left"),
-        (["b", "a", "matrix"], {"on_conflict": "skip"}, "matrix", "step 2 of 'order' ('matrix')"),
+        (
+            ["b", "a", "matrix"],
+            {"on_conflict": "skip", "order": ["*", "matrix", "torch"]},
+            "matrix",
+            "step 1 of 'order' ('matrix')",
+        ),
+        (["b", "a", "matrix"], {"on_conflict": "skip"}, None, "step 2 of 'order' ('torch')"),
+        # plugins first
+        (
+            ["matrix", "pointwise"],
+            {"order": PLUGINS_FIRST},
+            "pointwise",
+            "step 1 of 'order' ('pointwise')",
+        ),
     ],
 )
 def test_the_winner_follows_from_the_settings(
@@ -112,9 +128,30 @@ def test_the_winner_follows_from_the_settings(
     assert heard == set(plugins)
 
 
-def test_torch_ranked_above_leaves_an_op_that_torch_has_no_rule_for_to_the_plugin() -> None:
-    ops = Ops(ruled=())
-    assert winner(resolved([claim("acme")], ops, order=["torch", "*"])[MM]) == "acme"
+@pytest.mark.parametrize(
+    ("plugin", "settings", "step"),
+    [
+        ("acme", {"order": ["torch", "*"]}, "step 1 of 'order' ('*')"),
+        ("matrix", {}, "step 4 of 'order' ('matrix')"),
+    ],
+)
+def test_a_plugin_ranked_after_torch_wins_an_op_that_torch_has_no_rule_for_and_says_so(
+    plugin: str, settings: dict[str, Any], step: str
+) -> None:
+    verdict = resolved([claim(plugin)], Ops(ruled=()), **settings)[MM]
+    assert (winner(verdict), verdict.reason) == (plugin, f"{step}; torch has no rule for it")
+
+
+def test_a_plugin_ranked_before_torch_says_nothing_of_torch() -> None:
+    verdict = resolved([claim("acme")], Ops(ruled=()))[MM]
+    assert verdict.reason == "step 0 of 'order' ('*')"
+
+
+@pytest.mark.parametrize("pin", [MM, "aten.mm"])
+def test_a_pin_to_torch_keeps_every_plugin_from_an_op_that_torch_has_no_rule_for(pin: str) -> None:
+    verdict = resolved([claim("acme"), claim("matrix")], Ops(ruled=()), pins={pin: "torch"})[MM]
+    assert (winner(verdict), verdict.reason) == (None, "pinned")
+    assert [s.reason for s in verdict.shadowed] == ["torch comes first: pinned"] * 2
 
 
 def test_rivals_of_equal_rank_behind_torch_are_no_conflict() -> None:
@@ -145,7 +182,7 @@ def test_the_advice_of_a_conflict_ends_it(settings: str) -> None:
         resolved([claim("b"), claim("a")])
     first = caught.value.plugins[0]
     advice: dict[str, Any] = {
-        "order": [first, "*", "pointwise", "matrix", "torch"],
+        "order": [first, *DEFAULT_ORDER],
         "pins": {MM: first},
     }
     verdict = resolved([claim("b"), claim("a")], **{settings: advice[settings]})[MM]

@@ -27,7 +27,7 @@ def message_of(**arguments: object) -> str:
 def test_without_any_source_the_defaults_hold() -> None:
     settings = read_settings()
     assert settings.model_dump() == {
-        "order": ("*", "pointwise", "matrix", "structure", "torch"),
+        "order": ("*", "corrections", "torch", "pointwise", "matrix", "structure"),
         "pins": {},
         "disabled": (),
         "allowed": None,

@@ -18,7 +18,7 @@ from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.tables import HANDLERS, LEDGER, propagator
 from dtensor_registry.discovery import Contribution, Fallback, Origin
 from dtensor_registry.explanation import Provider
-from dtensor_registry.resolution import Resolution, Verdict
+from dtensor_registry.resolution import Resolution, Verdict, is_left_to_torch
 from dtensor_registry.rules.strategy import SourceLine
 from dtensor_registry.settings import TORCH, Settings
 
@@ -53,27 +53,23 @@ def providers_of(
         composite: whether the op was, or would be, taken into parts.
         schema: the call, if there is one.
     """
-    found = [*_handler(op), *_of_this_process(op), *_resolved(op, known.resolution)]
+    found = [*_of_this_process(op), *_resolved(op, known)]
     if composite:
         reason = "torch takes the op into parts first, and rules are asked for those"
         found.insert(0, _by_torch("", "the op's composite kernel", True, reason))
-    if not found or decided_by.startswith("fallback"):
+    if not any(provider.decides for provider in found):
         parts = [*_decomposition(op, known.settings, decided_by, schema)]
-        last = [_fallback(f, decided_by, known.settings) for f in known.resolution.fallbacks]
+        last = [
+            _fallback(f, decided_by, known.settings)
+            for f in known.resolution.fallbacks
+            if not is_left_to_torch(str(op), known.settings)
+        ]
         found += last + parts if known.settings.fallback.before_decomposition else parts + last
     for at, provider in enumerate(found):
         if provider.decides:
             rest = [replace(later, decides=False) for later in found[at + 1 :]]
             return (*found[: at + 1], *rest)
     return tuple(found)
-
-
-def _handler(op: OpOverload) -> Iterator[Provider]:
-    handler = LEDGER.original(HANDLERS, op)
-    if handler is not None:
-        name = getattr(handler, "__name__", repr(handler))
-        reason = "torch runs this op through it, past all rules"
-        yield _by_torch("", f"handler {name}", True, reason)
 
 
 def _of_this_process(op: OpOverload) -> Iterator[Provider]:
@@ -93,9 +89,9 @@ def _of_this_process(op: OpOverload) -> Iterator[Provider]:
             yield Provider("context", "", "", "", _name(rule), True, f"in force in {layer.name}")
 
 
-def _resolved(op: OpOverload, resolution: Resolution) -> Iterator[Provider]:
+def _resolved(op: OpOverload, known: Known) -> Iterator[Provider]:
     name = str(op)
-    verdict = resolution.verdicts.get(name) or Verdict(
+    verdict = known.resolution.verdicts.get(name) or Verdict(
         name, None, "nobody else has a rule", (), TorchCatalog().torch_table(name)
     )
     torch_first = [s for s in verdict.shadowed if s.reason.startswith("torch comes first")]
@@ -120,6 +116,9 @@ def _resolved(op: OpOverload, resolution: Resolution) -> Iterator[Provider]:
 def _torchs(op: OpOverload, table: str, decides: bool, reason: str) -> Provider:
     entry = LEDGER.original(table, op)
     function = getattr(entry, "func", entry)
+    if table == HANDLERS:
+        reason = f"torch runs this op through it, past all rules; {reason}"
+        return _by_torch("", f"handler {_name(function)}", decides, reason)
     code = getattr(function, "__code__", None)
     source = "" if code is None else str(SourceLine(code.co_filename, code.co_firstlineno))
     return _by_torch(source, f"{_name(function)} in {table}", decides, reason)
