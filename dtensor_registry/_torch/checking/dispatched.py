@@ -59,15 +59,26 @@ class Wanted:
     relative: float
 
 
-Outcome: TypeAlias = Literal["right", "wrong", "refused", "crash on empty"]
+Outcome: TypeAlias = Literal["right", "wrong", "raised", "refused", "crash on empty"]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What became of one call: in one word, and what was seen."""
+    """What became of one call.
+
+    Attributes:
+        outcome: in one word; `right` also where the forward is right and its backward refused.
+        told: what was seen.
+        no_backward: why the backward was refused; empty if it was not.
+    """
 
     outcome: Outcome
     told: str = ""
+    no_backward: str = ""
+
+
+class _BackwardRefusedError(Exception):
+    """The forward op is right; its backward is another op, without a rule."""
 
 
 def wanted_of(whole: WholeRun, seed: int) -> Wanted:
@@ -103,6 +114,8 @@ def compare_call(wanted: Wanted, start: Start, mesh: DeviceMesh, seed: int) -> S
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, of redistributions that cost something
             told = _compare(wanted, pieces, start, mesh)
+    except _BackwardRefusedError as error:
+        return Seen("right", no_backward=str(error))
     except Exception as error:
         if is_refusal(error):
             return Seen("refused", said(error))
@@ -111,7 +124,7 @@ def compare_call(wanted: Wanted, start: Start, mesh: DeviceMesh, seed: int) -> S
             for given, tensor in zip(pieces, whole.inputs, strict=True)
             for piece in given
         )
-        return Seen("crash on empty" if lacking else "wrong", f"it raises {said(error)}")
+        return Seen("crash on empty" if lacking else "raised", f"it raises {said(error)}")
     return Seen("right") if told is None else Seen("wrong", told)
 
 
@@ -210,7 +223,7 @@ def _compare_gradients(
         )
     except (RuntimeError, NotImplementedError) as error:
         if is_refusal(error):
-            return None  # the forward op is right; its backward is another op, without a rule
+            raise _BackwardRefusedError(said(error)) from error
         raise
     assert wanted.gradients is not None
     for position, want in enumerate(wanted.gradients):

@@ -106,7 +106,8 @@ def check_installed(
                     elif seen.outcome == "refused":
                         refused, reason = refused + 1, seen.told
                     elif _gist(seen.told) not in found:
-                        kind: Kind = "dispatch" if seen.outcome == "wrong" else "crash on empty"
+                        is_crash = seen.outcome == "crash on empty"
+                        kind: Kind = "crash on empty" if is_crash else "dispatch"
                         choice = chosen(wanted.whole, start, mesh, seed)
                         told = f"{seen.told}; it chose {choice}"
                         again = _program(op, sample, start, mesh, seed)

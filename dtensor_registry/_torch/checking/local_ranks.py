@@ -1,4 +1,4 @@
-"""A device mesh whose ranks all live in this process, and DTensors of given pieces on it."""
+"""A device mesh whose ranks all live in this process, and DTensors of given pieces on a mesh."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,7 @@ from torch.distributed._local_tensor import LocalTensor, LocalTensorMode, local_
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import _disable_current_modes
 
 from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry.errors import InstallError
@@ -58,9 +60,14 @@ def plainly() -> Iterator[None]:
 def of_pieces(
     pieces: Sequence[torch.Tensor], whole: torch.Tensor, placements: Placements, mesh: DeviceMesh
 ) -> DTensor:
-    """Make the DTensor of which each rank holds a given piece."""
+    """Make the DTensor of which each rank holds a given piece; of real ranks, this one its own."""
+    local = (
+        pieces[mesh.mesh.flatten().tolist().index(dist.get_rank())]
+        if local_tensor_mode() is None
+        else LocalTensor(dict(enumerate(pieces)))  # type: ignore[no-untyped-call]
+    )
     return DTensor.from_local(
-        LocalTensor(dict(enumerate(pieces))),  # type: ignore[no-untyped-call]
+        local,
         mesh,
         placements_to_torch(placements),
         run_check=False,
@@ -70,8 +77,16 @@ def of_pieces(
 
 
 def on_every_rank(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """List what each rank holds of a tensor, DTensor or local."""
+    """List what each rank holds of a tensor, DTensor or local.
+
+    Real ranks must all ask: they send each other what they hold.
+    """
     local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     if isinstance(local, LocalTensor):
         return [local._local_tensors[rank] for rank in sorted(local._local_tensors)]
+    if local_tensor_mode() is None and dist.is_initialized():
+        held: list[Any] = [None] * dist.get_world_size()
+        with _disable_current_modes():  # who counts collectives does not mean this one
+            dist.all_gather_object(held, local.detach())
+        return held
     return [local]

@@ -30,8 +30,8 @@ NAMESPACES = ("aten", "prims")
 LARGEST = 4096
 """Elements that a tensor of a sample may have: more takes longer and shows no more."""
 
-_MOST = 40
-"""Samples that are run of one entry and dtype."""
+MOST = 40
+"""Samples that are run of one entry and dtype, unless fewer will do."""
 
 _DTYPES = (torch.float64, torch.float32, torch.complex128, torch.int64, torch.bool)
 
@@ -47,8 +47,12 @@ class MissingOpInfoError(RegistryError):
         )
 
 
-def opinfo_calls(op: OpOverload) -> list[Sample]:
+def opinfo_calls(op: OpOverload, most: int = MOST) -> list[Sample]:
     """List the calls of an overload that the database leads to; empty if it knows none.
+
+    Args:
+        op: the overload.
+        most: samples that are run of one entry and dtype.
 
     Raises:
         MissingOpInfoError: if the database cannot be imported; names what to install.
@@ -58,7 +62,7 @@ def opinfo_calls(op: OpOverload) -> list[Sample]:
     base = _base(op)
     found: dict[str, Sample] = {}
     for index in _entries().get(base, ()):
-        for sample in _captured(index).get(op, ()):
+        for sample in _captured(index, most).get(op, ()):
             found.setdefault(f"{sample} {[t.stride() for t in sample.inputs]}", sample)
     return list(found.values())
 
@@ -101,7 +105,7 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=32)
-def _captured(index: int) -> dict[OpOverload, list[Sample]]:
+def _captured(index: int, most: int) -> dict[OpOverload, list[Sample]]:
     """Run the samples of one entry; return what each overload was called with."""
     entry = _database()[index]
     recorder = _Recorder(entry.name)
@@ -109,7 +113,7 @@ def _captured(index: int) -> dict[OpOverload, list[Sample]]:
         differentiable = dtype.is_floating_point and entry.supports_autograd
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of sample functions and deprecated ops
-            for sample in islice(_samples(entry, dtype, differentiable), _MOST):
+            for sample in islice(_samples(entry, dtype, differentiable), most):
                 for run in (_composite, _forward, _backward):
                     if run is _backward and not differentiable:
                         continue

@@ -13,6 +13,7 @@ from dtensor_registry._torch.checking.derived import derived_calls, plain_forms,
 from dtensor_registry._torch.checking.made_up import made_up_calls
 from dtensor_registry._torch.checking.opinfo import (
     LARGEST,
+    MOST,
     NAMESPACES,
     MissingOpInfoError,
     opinfo_calls,
@@ -58,9 +59,7 @@ def samples_for(op: OpOverload, given: Callable[[], Iterable[Any]] | None, limit
         return Samples(tuple(map(sample_of, given()))[:limit], "author")
     note = ""
     try:
-        known = [sample for sample in opinfo_calls(op) if runs(op, sample)]
-        for plain in plain_forms(op) if not known else ():
-            known += derived_calls(op, opinfo_calls(plain))
+        known = _known(op, MOST)
     except MissingOpInfoError as error:
         known, note = [], str(error)
     if len(known) >= limit:
@@ -72,6 +71,30 @@ def samples_for(op: OpOverload, given: Callable[[], Iterable[Any]] | None, limit
     if op.namespace in NAMESPACES and not note:
         note = "OpInfo does not know the op"
     return Samples(_most_different(made, limit), "made up", note)
+
+
+def known_samples(op: OpOverload, limit: int, most: int) -> tuple[Sample, ...]:
+    """Find calls of an op by OpInfo alone, those that differ most.
+
+    Args:
+        op: the op.
+        limit: how many calls.
+        most: samples that are run of one entry of OpInfo and dtype.
+
+    Raises:
+        MissingOpInfoError: if OpInfo cannot be imported.
+
+    >>> known_samples(torch.ops.prims.iota.default, 2, 2)
+    ()
+    """
+    return _most_different(_known(op, most), limit)
+
+
+def _known(op: OpOverload, most: int) -> list[Sample]:
+    known = [sample for sample in opinfo_calls(op, most) if runs(op, sample)]
+    for plain in plain_forms(op) if not known else ():
+        known += derived_calls(op, opinfo_calls(plain, most))
+    return known
 
 
 def _made_up(op: OpOverload) -> list[Sample]:

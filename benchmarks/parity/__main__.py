@@ -1,0 +1,90 @@
+"""The gate "never worse than torch".
+
+python -m benchmarks.parity                     everything (`make parity`)
+python -m benchmarks.parity --program tp-block  one program, or some ('fsdp*'), and no calls
+python -m benchmarks.parity --call aten.mm.default/0/2x2/1        one call, and no programs
+python -m benchmarks.parity --call 'aten.mm.default'              all calls of an op
+python -m benchmarks.parity --tenth             a tenth of it, always the same
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.parity.programs import PROGRAMS
+from benchmarks.parity.run_programs import run_programs
+from benchmarks.parity.verdict import VERDICTS, Compared
+from benchmarks.parity.ways import WAYS
+
+
+def chosen_programs(glob: str | None, tenth: bool) -> list[str]:
+    """List programs by a glob; every tenth of them."""
+    names = [name for name in PROGRAMS if fnmatchcase(name, glob or "*")]
+    return names[::10] if tenth else names
+
+
+@contextmanager
+def steps(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """Show a progress bar on a terminal."""
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
+
+
+def last_line(found: Sequence[Compared]) -> str:
+    """Count what came out."""
+    kinds = Counter(each.kind for each in found)
+    counts = Counter(each.verdict for each in found)
+    told = ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS)
+    return f"parity: {kinds['call']} calls, {kinds['program']} programs: {told}"
+
+
+def main() -> int:
+    """Run, print every difference, and count; 1 if anything is worse or silently wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.parity",
+        description=(__doc__ or "").splitlines()[0],
+    )
+    parser.add_argument("--program", metavar="GLOB", help="programs of this name")
+    parser.add_argument("--call", metavar="ID", help="a call, or all calls of an op")
+    parser.add_argument("--only", choices=("calls", "programs"), help="leave the others out")
+    parser.add_argument("--tenth", action="store_true", help="a tenth, always the same")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes down")
+    parser.add_argument("--all", action="store_true", help="print also what is the same")
+    chosen = parser.parse_args()
+    ways = [way for way in WAYS if way in chosen.ways or way == "bare"]
+    found: list[Compared] = []
+    if not chosen.call and chosen.only != "calls":
+        programs = [PROGRAMS[name] for name in chosen_programs(chosen.program, chosen.tenth)]
+        with steps("programs", len(programs) * (len(ways) + 1)) as step:
+            found += run_programs(programs, ways, step)
+    if not chosen.program and chosen.only != "programs":
+        from benchmarks.parity.run_calls import draw_calls, run_calls
+
+        with steps("drawing calls", None) as step:
+            calls = draw_calls(chosen.call, chosen.tenth, step)
+        with steps("calls", len(calls) * len(ways)) as step:
+            found += run_calls(calls, ways, step)
+    for each in sorted(found, key=lambda each: VERDICTS.index(each.verdict)):
+        if each.verdict != "same" or chosen.all:
+            print(each)
+    if chosen.json:
+        chosen.json.write_text(json.dumps([each.as_json() for each in found], indent=1) + "\n")
+    print(last_line(found))
+    return int(any(each.verdict in ("worse", "silently wrong") for each in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The calls: ops that torch answers, with samples of theirs and placements drawn for these.
+
+A call is named `OP/SAMPLE/MESH/DRAW`, such as `aten.mm.default/0/2x2/1`, and is the same in every
+process and at any time: everything drawn is seeded by that name.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from dtensor_registry._torch.catalog import find_op, overloads
+from dtensor_registry._torch.checking.dispatched import Wanted, wanted_of
+from dtensor_registry._torch.checking.samples import known_samples
+from dtensor_registry._torch.checking.starts import (
+    Start,
+    input_rows,
+    read_start,
+    show_start,
+    starts,
+)
+from dtensor_registry._torch.checking.torch_rules import torch_rows
+from dtensor_registry._torch.decompositions import is_decomposed
+from dtensor_registry._torch.tables import dispatcher, has_rule
+from dtensor_registry.verification import Sample, run_whole
+from dtensor_registry.verification.wholerun import alike_memory, is_deterministic
+
+MESHES = ((4,), (2, 2))
+SAMPLES, DRAWS = 2, 3
+"""Of each op, and of each of these on each mesh."""
+FEW_SAMPLES, FEW_DRAWS = 1, 1
+"""Of an op that torch decomposes: bare torch traces that once for every choice of placements."""
+MOST = 6
+"""Samples that are run of an entry of OpInfo."""
+MOST_TENSORS = 6
+"""Calls with more tensors are left out: bare torch would list millions of choices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an op on DTensors.
+
+    Attributes:
+        name: what it is replayed by.
+        op: the overload's name.
+        sample: the call on whole tensors.
+        start: how the tensors are placed, as text.
+        mesh: ranks by mesh dim.
+    """
+
+    name: str
+    op: str
+    sample: Sample
+    start: str
+    mesh: tuple[int, ...]
+
+    @property
+    def about(self) -> str:
+        """What is called, and how its tensors lie."""
+        return f"{self.op}({self.sample}) with {self.start} on {self.mesh}"
+
+    @property
+    def seed(self) -> int:
+        """Of what the ranks hold."""
+        return zlib.crc32(self.name.encode()) % 1000
+
+    def wanted(self) -> Wanted:
+        """Make the call on whole tensors."""
+        op = find_op(self.op)
+        assert op is not None
+        return wanted_of(run_whole(op, self.sample.args, self.sample.kwargs), self.seed)
+
+
+def ops_of_torch() -> list[OpOverload]:
+    """List what torch answers: by a rule, a handler or a decomposition; kin beside kin."""
+    found = {
+        op
+        for op in (*overloads("aten"), *overloads("prims"))
+        if has_rule(op) or op in dispatcher()._custom_op_handlers or is_decomposed(op)
+    }
+    return sorted(found, key=lambda op: (_stem(op), str(op)))
+
+
+def _stem(op: OpOverload) -> str:
+    return str(op).split(".")[1].removeprefix("_foreach_").strip("_")
+
+
+@alike_memory()
+def calls_of(op: OpOverload) -> Iterator[Call]:
+    """Draw the calls of one op."""
+    is_few = not (has_rule(op) or op in dispatcher()._custom_op_handlers)
+    samples = known_samples(op, FEW_SAMPLES if is_few else SAMPLES, MOST)
+    for at, sample in enumerate(samples):
+        try:
+            whole = run_whole(op, sample.args, sample.kwargs)
+        except Exception:  # noqa: S112 - a sample that does not run is no sample
+            continue
+        if not 0 < len(whole.inputs) <= MOST_TENSORS or not is_deterministic(whole):
+            continue
+        rows = input_rows(_rule, op, sample)
+        for mesh in MESHES:
+            name = f"{op}/{at}/{'x'.join(map(str, mesh))}"
+            draws = FEW_DRAWS if is_few else DRAWS
+            seed = zlib.crc32(name.encode())
+            drawn = starts(whole, rows, mesh, 2 * draws, seed, alone=False)
+            for number, start in enumerate(drawn):
+                if number < draws:
+                    yield Call(f"{name}/{number}", str(op), sample, show_start(start), mesh)
+
+
+def _rule(op: Any, args: Any, kwargs: Any) -> Any:
+    return torch_rows(op, args, kwargs) or []
+
+
+def write_calls(calls: list[Call], file: Path) -> None:
+    """Write calls down for other processes."""
+    torch.save([(c.name, c.op, c.sample, c.start, c.mesh) for c in calls], file)
+
+
+def read_calls(file: Path) -> dict[str, Call]:
+    """Read what `write_calls` wrote."""
+    found = (Call(*parts) for parts in torch.load(file, weights_only=False))
+    return {call.name: call for call in found}
+
+
+def start_of(call: Call) -> Start:
+    """Read how a call's tensors lie."""
+    return read_start(call.start)

@@ -1,0 +1,184 @@
+"""One process of a pool: runs what its parent names, until its input ends.
+
+    python -m benchmarks.parity.rank KIND WAY RANK FOLDER
+
+KIND is `gloo` (one of four ranks), `simulated` (all four, simulated in this process) or `one`
+(no ranks at all: what the others are compared with). The process reads a line of JSON for each
+task, and writes one for each result.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_map
+
+from benchmarks.parity.programs import PROGRAMS
+from benchmarks.parity.stage import RANKS, Program, Stage, stage_of_ranks
+from benchmarks.parity.traffic import Traffic
+from benchmarks.parity.ways import enter
+
+GROUP_SECONDS = 600
+"""More than any task may take: the parent ends what hangs."""
+
+
+def run_program(program: Program, stage: Stage, truth: Path) -> dict[str, Any]:
+    """Run a program; say what came of it, and what it moved.
+
+    In one process the results are written down; on ranks they are compared with those.
+    """
+    torch.manual_seed(0)
+    traffic = Traffic()
+    begin = time.perf_counter()
+    try:
+        with traffic:
+            results = tree_map(_whole, dict(program.run(stage)))
+        outcome, told = "right", ""
+    except Exception as error:
+        traceback.print_exc()
+        first = str(error).strip().partition("\n")[0][:300]
+        outcome, told = "refused", f"{type(error).__name__}: {first}"
+        results = {}
+    file = truth / f"{program.name}.pt"
+    if outcome == "right" and not stage.on_ranks:
+        torch.save(results, file)
+    elif outcome == "right":
+        wanted = torch.load(file)
+        wrong = _differences(results, wanted, program.tolerance)
+        if wrong:
+            outcome, told = "wrong", "; ".join(wrong[:3])
+    return {
+        "outcome": outcome,
+        "told": told,
+        "collectives": dict(sorted(traffic.collectives.items())),
+        "bytes": traffic.bytes,
+        "seconds": round(time.perf_counter() - begin, 3),
+    }
+
+
+def run_call(call: Any, stage: Stage) -> dict[str, Any]:
+    """Make a call on DTensors, forward and backward, and compare it with the call on tensors."""
+    from benchmarks.parity.calls import start_of
+    from dtensor_registry._torch.checking.dispatched import compare_call
+    from dtensor_registry._torch.checking.local_ranks import plainly
+
+    mesh = stage.mesh if len(call.mesh) == 1 else stage.grid
+    assert mesh is not None
+    traffic = Traffic()
+    begin = time.perf_counter()
+    with plainly():
+        wanted = call.wanted()
+    torch.manual_seed(0)
+    with traffic:
+        seen = compare_call(wanted, start_of(call), mesh, call.seed)
+    outcome, told = seen.outcome, seen.told
+    if seen.no_backward:
+        outcome, told = "refused", f"backward: {seen.no_backward}"
+    return {
+        "outcome": outcome if outcome in ("right", "wrong") else "refused",
+        "told": told,
+        "collectives": dict(sorted(traffic.collectives.items())),
+        "bytes": traffic.bytes,
+        "seconds": round(time.perf_counter() - begin, 3),
+    }
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, DTensor):
+        value = value.full_tensor()
+    return value.detach().clone() if isinstance(value, torch.Tensor) else value
+
+
+def _differences(got: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> list[str]:
+    if got.keys() != wanted.keys():
+        return [f"it returns {sorted(got)}, one process {sorted(wanted)}"]
+    return [
+        told for name in wanted if (told := _difference(name, got[name], wanted[name], tolerance))
+    ]
+
+
+def _difference(name: str, got: Any, want: Any, tolerance: float) -> str:
+    if not isinstance(want, torch.Tensor):
+        return "" if got == want else f"{name} is {got!r}, in one process {want!r}"
+    if got.shape != want.shape or got.dtype != want.dtype:
+        is_, should = (f"{v.dtype} {tuple(v.shape)}" for v in (got, want))
+        return f"{name} is {is_}, in one process {should}"
+    if not want.is_floating_point():
+        return "" if torch.equal(got, want) else f"{name} has other values"
+    if torch.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True):
+        return ""
+    off = (got.double() - want.double()).abs().nan_to_num(torch.inf).max().item()
+    return f"{name} is off by {off:.3g}"
+
+
+def main(kind: str, way: str, rank: int, folder: Path) -> None:
+    """Serve tasks."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what programs print
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    with _stage(kind, rank, folder) as stage:
+        if kind != "one":
+            enter(way)  # type: ignore[arg-type]
+        for line in sys.stdin:
+            print(json.dumps(_served(json.loads(line), stage, rank)), file=answers)
+
+
+def _served(task: dict[str, Any], stage: Stage, rank: int) -> dict[str, Any]:
+    if "call" in task:
+        if task["file"] not in _CALLS:
+            from benchmarks.parity.calls import read_calls
+
+            _CALLS[task["file"]] = read_calls(Path(task["file"]))
+        return run_call(_CALLS[task["file"]][task["call"]], stage)
+    _empty(stage, rank)
+    torch.set_default_dtype(torch.float64)
+    return run_program(PROGRAMS[task["program"]], stage, Path(task["truth"]))
+
+
+_CALLS: dict[str, dict[str, Any]] = {}
+
+
+@contextmanager
+def _stage(kind: str, rank: int, folder: Path) -> Iterator[Stage]:
+    work = folder / "work"
+    if kind == "one":
+        yield Stage(None, None, work)
+    elif kind == "gloo":
+        store = dist.FileStore(str(folder / "store"), RANKS)
+        limit = timedelta(seconds=GROUP_SECONDS)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=limit)
+        yield stage_of_ranks(work)
+    else:
+        from dtensor_registry._torch.checking.local_ranks import simulated_mesh
+
+        with simulated_mesh(RANKS):
+            yield stage_of_ranks(work)
+
+
+def _empty(stage: Stage, rank: int) -> None:
+    if rank == 0:
+        shutil.rmtree(stage.folder, ignore_errors=True)
+        stage.folder.mkdir(parents=True)
+    if stage.on_ranks:
+        dist.barrier()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))

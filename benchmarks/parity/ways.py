@@ -1,0 +1,38 @@
+"""The ways in which a program or a call is run, and how a process enters one."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal, TypeAlias, get_args
+
+Way: TypeAlias = Literal["bare", "registry", "fallback"]
+"""`bare` is torch alone; `registry` is `install()` with its defaults; `fallback` is `install()`
+with the fallbacks on, in silence."""
+
+WAYS: tuple[Way, ...] = get_args(Way)
+
+
+def enter(way: Way | Literal["uncorrected"]) -> None:
+    """Install what a way needs, for the rest of this process.
+
+    `uncorrected` is the registry without the plugin `corrections`: it tells what a correction
+    costs.
+
+    Raises:
+        RuntimeError: for `bare` in a process that holds what patches torch's tables and has
+            something in force.
+    """
+    if way == "bare":
+        overrides = sys.modules.get("dtensor_registry._torch.loan")
+        if overrides is not None and overrides.LOAN.layers:
+            raise RuntimeError("the registry is installed in a process of bare torch")
+        return
+    import dtensor_registry as dr
+    from dtensor_registry.settings import FallbackSettings, Settings
+
+    if way == "registry":
+        dr.install()
+    elif way == "uncorrected":
+        dr.install(Settings(disabled=("corrections",)))
+    else:
+        dr.install(Settings(fallback=FallbackSettings(mode="silent")))
