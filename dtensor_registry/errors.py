@@ -206,6 +206,25 @@ class InstallError(RegistryError):
     """The state of the process does not allow the change that was asked for."""
 
 
+class MisfitError(InstallError):
+    """A rule does not fit its op, as the op is in this version of its library.
+
+    Attributes:
+        op: the overload.
+        plugin: whose rule it is.
+        owner: its distribution, version and place.
+        problem: what does not fit.
+    """
+
+    def __init__(self, op: str, plugin: str, owner: str, problem: str, advice: str = "") -> None:
+        self.op = op
+        self.plugin = plugin
+        self.owner = owner
+        self.problem = problem
+        step = advice or f"Until it is mended:  {_switch_off(plugin, op)}"
+        super().__init__(f"{problem}\n  rule of {owner}\n  {step}")
+
+
 class LockMismatchError(InstallError):
     """What is installed is not what the lock file has."""
 

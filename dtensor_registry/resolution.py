@@ -105,6 +105,7 @@ def resolve(
     settings: Settings,
     catalog: Catalog,
     local: Sequence[Contribution] = (),
+    left_out: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Resolution:
     """Decide who rules each op.
 
@@ -113,6 +114,7 @@ def resolve(
         settings: `order`, `pins`, `disabled` and `on_conflict`.
         catalog: which overloads exist, and which of them torch rules itself.
         local: what this process registered by hand; wins over every plugin, the latest first.
+        left_out: rules that cannot be used, as `(op, plugin)`, and why.
 
     Raises:
         ConflictingStrategiesError: if two plugins on one step of `order` claim an op that
@@ -136,7 +138,7 @@ def resolve(
             for contribution in claims[packet].values():
                 _claim(claims[op], op, contribution)
     verdicts = {
-        op: _judge(op, claims[op], settings, catalog.torch_table(op), op in pending)
+        op: _judge(op, claims[op], settings, catalog.torch_table(op), op in pending, left_out)
         for op in sorted(claims)
     }
     return Resolution(
@@ -191,6 +193,7 @@ def _judge(
     settings: Settings,
     torch_table: str | None,
     pending: bool,
+    left_out: Mapping[tuple[str, str], str],
 ) -> Verdict:
     shadowed: list[Shadowed] = []
     ranked: dict[int, list[Contribution]] = {}
@@ -199,6 +202,8 @@ def _judge(
         rank = _rank(plugin, op, settings)
         if is_disabled_for(settings, plugin, contribution.origin.distribution, op):
             shadowed.append(Shadowed(contribution, "switched off for this op in 'disabled'"))
+        elif (op, plugin) in left_out:
+            shadowed.append(Shadowed(contribution, left_out[op, plugin]))
         elif rank is None:
             shadowed.append(Shadowed(contribution, "not in 'order', which has no '*'"))
         elif isinstance(contribution.strategy.rule, Without) and torch_table != CORRECTED_TABLE:

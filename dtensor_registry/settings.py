@@ -134,7 +134,9 @@ class Settings(BaseSettings):
         " empty: none.",
     )
     required: tuple[str, ...] = Field(
-        default=(), description='Distributions that must be there, such as "acme-rules>=1.2".'
+        default=(),
+        description='Distributions that must be there, such as "acme-rules>=1.2", and whose rules'
+        " must all fit their ops.",
     )
     on_conflict: Literal["error", "skip"] = Field(
         default="error",

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 import torch
+from torch._library.custom_ops import OPDEFS
 from torch._ops import OpOverload
 
 from dtensor_registry._torch.surface import RULE_TABLES
@@ -47,6 +48,18 @@ class TorchCatalog:
             if LEDGER.original(table, overload) is not None:
                 return table
         return None
+
+
+def makers(namespace: str) -> frozenset[str]:
+    """List the top-level Python packages that made custom ops in a namespace.
+
+    Of ops that C++ or a bare `torch.library.define` made nobody can tell.
+
+    >>> makers("prims"), makers("no_such_namespace")
+    (frozenset({'torch'}), frozenset())
+    """
+    definitions = [op for name, op in OPDEFS.items() if name.startswith(f"{namespace}::")]
+    return frozenset(op._init_fn.__module__.partition(".")[0] for op in definitions)
 
 
 def overloads(namespace: str) -> Iterator[OpOverload]:

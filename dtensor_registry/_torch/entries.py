@@ -17,9 +17,9 @@ from dtensor_registry._torch.signature import signature
 from dtensor_registry._torch.tables import HANDLERS, LEDGER
 from dtensor_registry._torch.variants import base_of, derived, widened
 from dtensor_registry.discovery import LOCAL, Contribution
-from dtensor_registry.errors import InstallError, InvalidContributionError, NotationError
+from dtensor_registry.errors import InvalidContributionError, MisfitError, NotationError
 from dtensor_registry.resolution import Resolution
-from dtensor_registry.rules import Rule, SingleDimStrategy, Without
+from dtensor_registry.rules import Rule, Without
 from dtensor_registry.rules.signature import Signature, bind
 
 
@@ -27,8 +27,8 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     """Make the entry of one op from the contribution that won it.
 
     Raises:
-        InstallError: if torch runs the op through a handler that passes rules over, or the
-            rule is `like` an op that has no rule to take.
+        MisfitError: if the rule does not fit the op, torch runs the op through a handler that
+            passes rules over, or the rule is `like` an op that has no rule to take.
     """
     strategy = contribution.strategy
     if isinstance(strategy.rule, Without):
@@ -36,11 +36,11 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     handler = LEDGER.original(HANDLERS, op)
     if handler is not None:
         named = getattr(handler, "__name__", repr(handler))
-        raise InstallError(
+        raise _misfit(
+            op,
+            contribution,
             f"a sharding rule for {op} would not be honoured: torch runs this op through its"
-            f" handler {named!r}, which does not redistribute what a rule asks for.\n"
-            f"  rule of {contribution.origin}\n  Leave it out:"
-            f"  DTENSOR_REGISTRY_DISABLED='[\"{contribution.origin.plugin}:{op}\"]'"
+            f" handler {named!r}, which does not redistribute what a rule asks for.",
         )
     rule = InstalledRule(
         bound_rule(op, contribution, resolution),
@@ -66,43 +66,37 @@ def full_mesh_entry(op: OpOverload, strategy_function: Any, schema_info: Any) ->
     return Entry(strategy_function, runtime_schema_info(op, schema_info))
 
 
-def bound_rule(op: OpOverload, contribution: Contribution, resolution: Resolution) -> Rule:
-    """Bind the rule of a contribution to its op, and follow `like(...)` to other ops' rules.
-
-    Raises:
-        InstallError: if the rule does not fit the op, or is like one that has no rule to take.
-    """
-    base = _base(op, contribution)
-    rule = _bound(contribution.strategy, base or op, contribution, resolution, ())
-    return rule if base is None else derived(rule, base, op)
-
-
-def _base(op: OpOverload, contribution: Contribution) -> OpOverload | None:
-    """Find the op that a strategy is really about, where it reaches `op` as a form of that."""
-    reaches = contribution.strategy.variants and str(op) != contribution.op
-    return base_of(op) if reaches else None
-
-
-def _bound(
-    strategy: SingleDimStrategy,
+def bound_rule(
     op: OpOverload,
     contribution: Contribution,
     resolution: Resolution,
-    seen: tuple[str, ...],
+    seen: tuple[str, ...] = (),
 ) -> Rule:
+    """Bind the rule of a contribution to its op, and follow `like(...)` to other ops' rules.
+
+    Args:
+        op: the overload.
+        contribution: the one that wins it.
+        resolution: who wins the ops that the rule is like.
+        seen: the ops whose rules led here.
+
+    Raises:
+        MisfitError: if the rule does not fit the op, or is like one that has no rule to take.
+    """
+    strategy = contribution.strategy
+
     def rule_of(name: str) -> tuple[Rule, Signature]:
         if name in seen:
-            raise _nothing_like(name, contribution, f"it leads back to itself: {list(seen)}")
+            raise _nothing_like(name, op, contribution, f"it leads back to itself: {list(seen)}")
         target = find_op(name)
         if target is None:
-            raise _nothing_like(name, contribution, "that op does not exist")
+            raise _nothing_like(name, op, contribution, "that op does not exist")
         theirs = signature(target).with_aliases(strategy.aliases)
         verdict = resolution.verdicts.get(name)
         if verdict is not None and verdict.winner is not None:
-            found = verdict.winner.strategy
-            if isinstance(found.rule, Without):
+            if isinstance(verdict.winner.strategy.rule, Without):
                 return as_rule_of(target, corrected_rule(target, verdict.winner)), theirs
-            return _bound(found, target, contribution, resolution, (*seen, name)), theirs
+            return bound_rule(target, verdict.winner, resolution, (*seen, name)), theirs
         lent = LOAN.find(target)
         # Another installation is covered by the one that this entry is for.
         above = lent is not None and (
@@ -112,21 +106,34 @@ def _bound(
             return lent[1].executor.rule.rule, theirs
         info = LEDGER.original(SINGLE_DIM, target)
         if info is None:
-            raise _nothing_like(name, contribution, "that op has no single-dim rule")
+            raise _nothing_like(name, op, contribution, "that op has no single-dim rule")
         return as_rule_of(target, info.func), theirs
 
+    base = _base(op, contribution)
+    declared = signature(base or op).with_aliases(strategy.aliases)
     try:
-        return bind(strategy.rule, signature(op).with_aliases(strategy.aliases), rule_of)
+        rule = bind(strategy.rule, declared, rule_of)
     except (InvalidContributionError, NotationError) as error:
-        raise InstallError(
-            f"the sharding rule for {op} does not fit it: {error}\n"
-            f"  rule of {contribution.origin}\n  Until it is mended:"
-            f"  DTENSOR_REGISTRY_DISABLED='[\"{contribution.origin.plugin}:{op}\"]'"
-        ) from error
+        problem = f"the sharding rule for {declared.op} does not fit it: {error}"
+        raise _misfit(op, contribution, problem) from error
+    return rule if base is None else derived(rule, base, op)
 
 
-def _nothing_like(name: str, contribution: Contribution, problem: str) -> InstallError:
-    return InstallError(
-        f"{contribution.op} is to be sharded like {name}, but {problem}.\n"
-        f"  rule of {contribution.origin}\n  Name an op that has a rule, or write one."
-    )
+def _base(op: OpOverload, contribution: Contribution) -> OpOverload | None:
+    """Find the op that a strategy is really about, where it reaches `op` as a form of that."""
+    reaches = contribution.strategy.variants and str(op) != contribution.op
+    return base_of(op) if reaches else None
+
+
+def _nothing_like(
+    name: str, op: OpOverload, contribution: Contribution, problem: str
+) -> MisfitError:
+    told = f"{contribution.op} is to be sharded like {name}, but {problem}."
+    return _misfit(op, contribution, told, "Name an op that has a rule, or write one.")
+
+
+def _misfit(
+    op: OpOverload, contribution: Contribution, problem: str, advice: str = ""
+) -> MisfitError:
+    origin = contribution.origin
+    return MisfitError(str(op), origin.plugin, str(origin), problem, advice)

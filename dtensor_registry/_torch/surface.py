@@ -77,6 +77,7 @@ SURFACE = (
     PrivateName("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing"),
     PrivateName("torch._C", "_dispatch_get_all_op_names"),
     PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
+    PrivateName("torch._library.custom_ops", "OPDEFS"),
     PrivateName("torch._ops", "OpOverload"),
     PrivateName("torch.utils._python_dispatch", "TorchDispatchMode"),
     PrivateName("torch.utils._pytree", "tree_leaves", ("tree", "is_leaf")),

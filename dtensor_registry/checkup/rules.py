@@ -24,12 +24,14 @@ class Outcome:
         resolution: with neither side of a conflict.
         conflicts: an error for each op in conflict.
         unused_pins: what is wrong with pins.
+        left_out: rules that do not fit their op, as that is in this torch.
         refused: why nothing could be put in force, or None.
     """
 
     resolution: Resolution
     conflicts: tuple[str, ...]
     unused_pins: tuple[str, ...]
+    left_out: tuple[str, ...]
     refused: str | None
 
 
@@ -48,6 +50,7 @@ def settle(settings: Settings, discovery: Discovery) -> Outcome:
         winners.resolution,
         tuple(_conflicts(lenient, winners.resolution, discovery)),
         tuple(_unused_pins(lenient, winners.resolution)),
+        winners.left_out(),
         refused,
     )
 
@@ -78,7 +81,7 @@ def check_rules(outcome: Outcome) -> Check:
         "rules",
         told,
         refused,
-        unknown_ops(outcome.resolution),
+        (*outcome.left_out, *unknown_ops(outcome.resolution)),
         "tell the plugin's author; who has which rule:  dtensor-registry ops",
     )
 

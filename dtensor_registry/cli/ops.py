@@ -20,7 +20,7 @@ from dtensor_registry.cli.screen import (
 )
 from dtensor_registry.discovery import Contribution, Fallback, Origin, discover
 from dtensor_registry.errors import ConflictingStrategiesError
-from dtensor_registry.resolution import PINNED, Resolution, Verdict, resolve
+from dtensor_registry.resolution import PINNED, Resolution, Verdict
 from dtensor_registry.rules import Rule
 from dtensor_registry.settings import TORCH, Settings, read_settings
 
@@ -123,16 +123,17 @@ def _resolve(
 ) -> tuple[Resolution, ConflictingStrategiesError | None, tuple[str, ...]]:
     """Resolve as `install()` would; after a conflict, once more without the ops in conflict."""
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
-    from dtensor_registry._torch.catalog import TorchCatalog
+    from dtensor_registry._torch.winners import Winners
 
     with without_plugin_warnings():
         discovery = discover(settings)
-    catalog = TorchCatalog()
+    conflict = None
     try:
-        return resolve(discovery, settings, catalog), None, discovery.notes
-    except ConflictingStrategiesError as conflict:
-        lenient = settings.model_copy(update={"on_conflict": "skip"})
-        return resolve(discovery, lenient, catalog), conflict, discovery.notes
+        winners = Winners(discovery, settings)
+    except ConflictingStrategiesError as error:
+        conflict = error
+        winners = Winners(discovery, settings.model_copy(update={"on_conflict": "skip"}))
+    return winners.resolution, conflict, (*discovery.notes, *winners.left_out())
 
 
 def _matches(op: str, glob: str) -> bool:

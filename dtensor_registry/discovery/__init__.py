@@ -1,6 +1,6 @@
 """From installed distributions to what their plugins contribute."""
 
-from dtensor_registry.discovery.checks import is_disabled_for, may_override
+from dtensor_registry.discovery.checks import is_disabled_for, is_required, may_override
 from dtensor_registry.discovery.collect import PluginWarning, discover, list_plugins
 from dtensor_registry.discovery.values import (
     LOCAL,
@@ -21,6 +21,7 @@ __all__ = [
     "PluginWarning",
     "discover",
     "is_disabled_for",
+    "is_required",
     "list_plugins",
     "may_override",
 ]

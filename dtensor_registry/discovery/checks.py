@@ -50,6 +50,12 @@ def may_override(settings: Settings, plugin: str, distribution: str) -> bool:
     )
 
 
+def is_required(settings: Settings, distribution: str) -> bool:
+    """Say whether the settings require a distribution."""
+    names = (Requirement(text).name for text in settings.required)
+    return any(same_distribution(name, distribution) for name in names)
+
+
 def check_required(settings: Settings, plugins: Iterable[Plugin]) -> None:
     """Hold `required` against the active plugins.
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dtensor_registry._torch.catalog import TorchCatalog, find_op
+from dtensor_registry._torch.catalog import find_op
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.typical import typical_rows
+from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Contribution, Discovery, Fallback, Origin, discover
 from dtensor_registry.errors import LockFileError, LockMismatchError
 from dtensor_registry.installation.fingerprint import Hashes, of_installation
 from dtensor_registry.lock import Lock, LockedOp, differences, parse_lock
 from dtensor_registry.lock.values import PENDING, TORCH, UNASKED
-from dtensor_registry.resolution import Resolution, Verdict, resolve
+from dtensor_registry.resolution import Resolution, Verdict
 from dtensor_registry.settings import Settings, read_settings
 
 GROUND = ("torch", "host", "python", "setting fallback", "setting torch_rules")
@@ -50,7 +51,7 @@ def current_lock(settings: Settings | None = None) -> Lock:
     """
     chosen = settings if settings is not None else read_settings()
     discovery = discover(chosen)
-    return lock_of(chosen, discovery, resolve(discovery, chosen, TorchCatalog()))
+    return lock_of(chosen, discovery, Winners(discovery, chosen).resolution)
 
 
 def read_lock(file: str | Path) -> Lock:

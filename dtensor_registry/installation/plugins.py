@@ -36,20 +36,23 @@ class Installation:
         settings: what decided.
         discovery: what plugins contributed.
         resolution: who won each op, and why.
+        left_out: a message for each rule that does not fit its op, as that is in this torch.
         decides_by: what the fingerprint is made of.
     """
 
     def __init__(self, settings: Settings, discovery: Discovery) -> None:
         winners = Winners(discovery, settings)
+        entries = winners.entries()
         check_pins_are_used(winners.resolution, settings)
         self.settings = settings
         self.discovery = discovery
         self.resolution: Resolution = winners.resolution
+        self.left_out = winners.left_out()
         self.decides_by = of_installation(settings, discovery, winners.resolution)
         self._layer = Layer(
             "an installation",
             height=INSTALLATIONS,
-            entries=winners.entries(),
+            entries=entries,
             adopts=settings.torch_rules,
             pending=winners.late,
             missing=FallbackPolicy(self.resolution.fallbacks, settings),
@@ -220,7 +223,10 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
         ConflictingStrategiesError: if two plugins of equal rank claim an op.
         RequiredPluginError: if a required distribution is missing.
         UnsupportedTorchError: if this torch lacks private names that the host needs.
-        InstallError: inside a dispatch, or for a rule that torch would pass over.
+        InstallError: inside a dispatch.
+        MisfitError: if a rule does not fit an op that its own author defines, or does not fit
+            and the settings require or pin it; any other that does not fit is left out with a
+            `PluginWarning`.
         LockMismatchError: if the lock file of the settings has something else.
     """
     if not isinstance(settings, Settings | None):
@@ -242,7 +248,7 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
         if held is None:
             held = Installation(chosen, discover(chosen, watch))
             check_lock(chosen, held.discovery, held.resolution)
-            for note in unknown_ops(held.resolution):
+            for note in (*held.left_out, *unknown_ops(held.resolution)):
                 warnings.warn(note, PluginWarning, stacklevel=2)
         is_held = False
         try:

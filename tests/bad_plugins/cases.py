@@ -11,7 +11,9 @@ from typing import Literal
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-plugins.md"
 
-IMPORTS = "from dtensor_registry import FallbackStrategy, SingleDimStrategy, einsum, hookimpl\n"
+IMPORTS = (
+    "from dtensor_registry import FallbackStrategy, SingleDimStrategy, einsum, hookimpl, row\n"
+)
 SOUND = f"""{IMPORTS}
 @hookimpl
 def provide_single_dim_strategy():
@@ -145,6 +147,12 @@ CASES = (
         hook("return [SingleDimStrategy('aten.negg.default', lambda o, a, k: [])]"),
         "told",
         "aten.negg.default, which torch does not have; did you mean 'aten.neg.default'?",
+    ),
+    Case(
+        "has a row for an argument that the op does not have",
+        hook("return [SingleDimStrategy('aten.sin.default', row(out='S(0)', x='S(0)'))]"),
+        "told",
+        "aten.sin.default(Tensor self) has no tensor argument 'x'; it has self",
     ),
     Case(
         "misspells a hook",

@@ -136,7 +136,7 @@ def test_a_rule_for_an_op_that_torch_does_not_have_warns(plugin: Any) -> None:
 
 def test_a_rule_that_cannot_be_put_in_force_fails(plugin: Any) -> None:
     plugin("acme-rules", rule="like('aten.no_such_op.default')")
-    found = check("rules", "acme-rules")
+    found = check("rules", "acme-rules", required=("acme-rules",))
     assert found.state == "fail"
     assert "but that op does not exist" in found.details[0]
 

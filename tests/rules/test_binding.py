@@ -134,12 +134,12 @@ def provide_single_dim_strategy():
         ),
     ],
 )
-def test_a_template_that_does_not_fit_its_op_is_refused_at_installation_with_its_owner(
+def test_a_template_that_does_not_fit_its_op_is_named_with_its_owner(
     fake_distribution: Any, rule: str, problem: str
 ) -> None:
     module = fake_distribution("acme-rules", PLUGIN.format(rule))
     with pytest.raises(InstallError) as caught:
-        dr.install(allowed=["acme-rules"])
+        dr.install(allowed=["acme-rules"], required=["acme-rules"])
     assert str(caught.value) == (
         f"the sharding rule for rules_binding.scaled.default does not fit it: {problem}\n"
         f"  rule of acme-rules 1.0 (entry point 'acme', {module}.py:6)\n"

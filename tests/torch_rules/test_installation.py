@@ -122,13 +122,13 @@ def test_a_rule_that_cannot_be_honoured_leaves_nothing_half_installed(
 ) -> None:
     module = fake_distribution("other-rules", PLUGIN.format(ops="aten.convolution.default"))
     with pytest.raises(InstallError) as caught:
-        install(allowed=["acme-rules", "other-rules"])
+        install(allowed=["acme-rules", "other-rules"], required=["other-rules"])
     assert str(caught.value) == (
         "a sharding rule for aten.convolution.default would not be honoured: torch runs this op"
         " through its handler 'convolution_handler', which does not redistribute what a rule asks"
         " for.\n"
         f"  rule of other-rules 1.0 (entry point 'other', {module}.py:3)\n"
-        "  Leave it out:  DTENSOR_REGISTRY_DISABLED='[\"other:aten.convolution.default\"]'"
+        "  Until it is mended:  DTENSOR_REGISTRY_DISABLED='[\"other:aten.convolution.default\"]'"
     )
     assert LOAN.layers == ()
 

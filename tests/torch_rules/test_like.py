@@ -115,7 +115,7 @@ def test_a_rule_that_leads_nowhere_is_refused_with_its_owner(
 ) -> None:
     module = fake_distribution("acme-rules", plugin(body))
     with pytest.raises(InstallError) as caught:
-        dr.install(allowed=["acme-rules"])
+        dr.install(allowed=["acme-rules"], required=["acme-rules"])
     assert str(caught.value) == (
         f"{problem}.\n"
         f"  rule of acme-rules 1.0 (entry point 'acme', {module}.py:8)\n"

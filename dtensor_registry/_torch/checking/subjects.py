@@ -19,7 +19,7 @@ from dtensor_registry._torch.loan import Entry
 from dtensor_registry._torch.tables import LEDGER, propagator, torch_schema_info
 from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Contribution, Discovery, discover
-from dtensor_registry.errors import InstallError, SettingsError
+from dtensor_registry.errors import MisfitError, SettingsError
 from dtensor_registry.resolution import Resolution, resolve
 from dtensor_registry.rules import CORRECTED_TABLE, Rule, Without
 from dtensor_registry.settings import TORCH, Settings, nearest
@@ -179,7 +179,7 @@ def _of_contribution(name: str, contribution: Contribution, resolution: Resoluti
     owner = (name, contribution.origin.plugin, str(contribution.origin))
     try:
         entry = single_dim_entry(op, contribution, resolution)
-    except InstallError as error:
+    except MisfitError as error:
         return Subject(*owner, op, problem=str(error))
     if isinstance(strategy.rule, Without):
         return Subject(
