@@ -13,8 +13,8 @@ from packaging.version import Version
 
 from dtensor_registry.errors import UnsupportedTorchError
 
-TESTED = ("2.13.0", "2.14.1")
-"""The oldest and the newest torch that the suite has run on; see docs/versions.md."""
+TESTED = ("2.13.0", "2.14.1", "2.15.0")
+"""The versions of torch that the suite has run on, oldest first; see docs/versions.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class PrivateName:
         module: where it is imported from.
         path: attribute path inside the module.
         parameters: names that its signature must start with; None: it need only be there.
+        attributes: what it, or an instance if it is a class, must have.
         since: the first torch that has it so, of those that the suite has run on.
         until: the first that has not; None: the last one has it.
     """
@@ -32,6 +33,7 @@ class PrivateName:
     module: str
     path: str
     parameters: tuple[str, ...] | None = None
+    attributes: tuple[str, ...] = ()
     since: str = TESTED[0]
     until: str | None = None
 
@@ -49,22 +51,42 @@ class PrivateName:
             self.until is None or release < Version(self.until).release
         )
 
+    def places(self) -> list[tuple[Any, str]]:
+        """List where the name and its attributes are in the running torch: object, attribute.
+
+        Raises:
+            ImportError: if there is no such module.
+            AttributeError: if there is no such name in it.
+        """
+        owner: Any = importlib.import_module(self.module)
+        *path, last = self.path.split(".")
+        for part in path:
+            owner = getattr(owner, part)
+        value = getattr(owner, last)
+        return [(owner, last), *((value, name) for name in self.attributes)]
+
     def problem(self) -> str | None:
         """Say what is wrong with this name in the running torch, or None."""
         if not self.belongs_to(torch.__version__):
             return None
         try:
-            value: Any = importlib.import_module(self.module)
-            for part in self.path.split("."):
-                value = getattr(value, part)
+            (owner, last), *attributes = self.places()
         except (ImportError, AttributeError):
             return f"{self} is missing"
+        missing = [name for value, name in attributes if not _has(value, name)]
+        if missing:
+            return f"{self} has no {', '.join(missing)}"
         if self.parameters is None:
             return None
-        found = tuple(inspect.signature(value).parameters)
+        found = tuple(inspect.signature(getattr(owner, last)).parameters)
         if found[: len(self.parameters)] == self.parameters:
             return None
         return f"{self} takes ({', '.join(found)}), expected ({', '.join(self.parameters)}, ...)"
+
+
+def _has(owner: Any, name: str) -> bool:
+    """Say whether an object has an attribute, or a class declares it for its instances."""
+    return hasattr(owner, name) or name in getattr(owner, "__annotations__", ())
 
 
 _TENSOR = "torch.distributed.tensor"
@@ -78,16 +100,60 @@ SURFACE = (
     PrivateName("torch._C", "_dispatch_get_all_op_names"),
     PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
     PrivateName("torch._library.custom_ops", "OPDEFS"),
+    PrivateName("torch._C", "DispatchKey"),
+    PrivateName(
+        "torch._C", "FunctionSchema", attributes=("arguments", "name", "overload_name", "returns")
+    ),
+    PrivateName(
+        "torch._C",
+        "Argument",
+        attributes=(
+            "alias_info",
+            "default_value",
+            "has_default_value",
+            "kwarg_only",
+            "name",
+            "type",
+        ),
+    ),
+    PrivateName("torch._C", "_AliasInfo", attributes=("before_set", "is_write")),
     PrivateName("torch._ops", "OpOverload"),
+    PrivateName("torch", "ops.aten.add_", attributes=("overloads",)),
+    PrivateName(
+        "torch",
+        "ops.aten.add_.Tensor",
+        attributes=("_schema", "name", "namespace", "overloadpacket", "tags"),
+    ),
     PrivateName("torch.utils._python_dispatch", "TorchDispatchMode"),
     PrivateName("torch.utils._pytree", "tree_leaves", ("tree", "is_leaf")),
     PrivateName("torch.utils._pytree", "tree_map", ("func", "tree")),
-    PrivateName("torch.compiler.config", "_config"),
+    PrivateName("torch.compiler", "config", attributes=("_config", "cache_key_tag")),
+    PrivateName(
+        "torch.utils._config_module",
+        "_ConfigEntry",
+        attributes=("default", "env_value_default", "user_override"),
+    ),
     PrivateName("torch.distributed.distributed_c10d", "_get_default_store", ()),
-    PrivateName(f"{_TENSOR}._op_schema", "OpInfo"),
+    PrivateName("torch.distributed.device_mesh", "DeviceMesh._is_current_rank_part_of_mesh"),
+    PrivateName(f"{_TENSOR}._op_schema", "OpInfo", attributes=("schema",)),
     PrivateName(f"{_TENSOR}._op_schema", "StrategyType"),
-    PrivateName(f"{_TENSOR}", "DTensor._op_dispatcher"),
+    PrivateName(f"{_TENSOR}", "DTensor", attributes=("_local_tensor", "_spec")),
+    PrivateName(
+        f"{_TENSOR}",
+        "DTensor._op_dispatcher",
+        attributes=("_custom_op_handlers", "_random_ops", "sharding_propagator"),
+    ),
+    PrivateName(
+        f"{_TENSOR}",
+        "DTensor._op_dispatcher.sharding_propagator",
+        attributes=("decomp_strategy", "op_to_shape_and_stride_idx", "propagate_op_sharding"),
+    ),
     PrivateName(f"{_TENSOR}._collective_utils", "MeshTopoInfo.build_from_mesh", ("mesh",)),
+    PrivateName(
+        f"{_TENSOR}._collective_utils",
+        "MeshTopoInfo",
+        attributes=("mesh_dim_bandwidth", "mesh_dim_devices", "mesh_dim_latency"),
+    ),
     PrivateName(
         f"{_TENSOR}._collective_utils", "redistribute_cost", ("current_spec", "target_spec")
     ),
@@ -96,6 +162,7 @@ SURFACE = (
         "DecompShardingStrategy._get_candidate_placements",
         ("op_schema",),
     ),
+    PrivateName(f"{_TENSOR}._decompositions", "DecompShardingStrategy.has_decomp", ("op",)),
     PrivateName(f"{_TENSOR}._decompositions", "PlacementTrackingMode"),
     PrivateName(
         f"{_TENSOR}._dispatch",
@@ -110,9 +177,25 @@ SURFACE = (
     PrivateName(
         f"{_TENSOR}._dispatch", "OpDispatcher.unwrap_to_op_info", ("self", "op_call", "args")
     ),
-    PrivateName(f"{_TENSOR}._dtensor_spec", "DTensorSpec", ("mesh", "placements", "tensor_meta")),
+    PrivateName(
+        f"{_TENSOR}._dtensor_spec",
+        "DTensorSpec",
+        ("mesh", "placements", "tensor_meta"),
+        attributes=("is_default_device_order", "is_replicated", "shape", "shard_order", "stride"),
+    ),
     PrivateName(f"{_TENSOR}._dtensor_spec", "TensorMeta", ("shape", "stride", "dtype")),
-    PrivateName(f"{_TENSOR}._op_schema", "OpSchema", ("op", "args_schema", "kwargs_schema")),
+    PrivateName(
+        f"{_TENSOR}._op_schema",
+        "OpSchema",
+        ("op", "args_schema", "kwargs_schema"),
+        attributes=(
+            "_recompute_comparison_key",
+            "args_meta",
+            "args_spec",
+            "kwargs_meta",
+            "schema_info",
+        ),
+    ),
     PrivateName(
         f"{_TENSOR}._op_schema", "OpSpec", ("output_specs", "input_specs", "redistribute_cost")
     ),
@@ -134,7 +217,12 @@ SURFACE = (
     ),
     PrivateName(f"{_TENSOR}._op_schema", "TupleStrategy", ("children",)),
     PrivateName(f"{_TENSOR}._ops.single_dim_strategy", "_ShardingPlaceholder", ("dim",)),
-    PrivateName(f"{_TENSOR}._ops.single_dim_strategy", "_SingleDimStrategyInfo", ("func",)),
+    PrivateName(
+        f"{_TENSOR}._ops.single_dim_strategy",
+        "_SingleDimStrategyInfo",
+        ("func",),
+        attributes=("allow_unbacked_sharding", "allow_uneven_sharding"),
+    ),
     PrivateName(
         f"{_TENSOR}._ops.single_dim_strategy",
         "_resolve_foreach_elementwise_overload",
@@ -145,6 +233,7 @@ SURFACE = (
         "_expand_single_dim_strategy_to_mesh",
         ("mesh", "op_schema", "strategy_info", "output_tensor_meta"),
     ),
+    PrivateName(f"{_TENSOR}._redistribute", "_FORCE_MIN_COST_REDISTRIBUTION_PLAN"),
     PrivateName(
         f"{_TENSOR}._redistribute",
         "redistribute_local_tensor",
@@ -178,19 +267,24 @@ SURFACE = (
 TOOLS = (
     PrivateName("torch._C", "_current_autograd_node"),
     PrivateName("torch._C", "_dispatch_has_kernel_for_dispatch_key"),
+    PrivateName("torch._C", "FunctionSchema", attributes=("is_mutable",)),
+    PrivateName("torch._C", "Argument", attributes=("is_out",)),
     PrivateName("torch._C._autograd", "_get_sequence_nr"),
     PrivateName("torch._C._distributed_c10d", "FakeWork"),
     PrivateName("torch._C._distributed_c10d", "HashStore"),
     PrivateName("torch._C._distributed_c10d", "ProcessGroup"),
     PrivateName("torch._subclasses.fake_tensor", "FakeTensor"),
     PrivateName("torch._subclasses.fake_tensor", "FakeTensorMode"),
-    PrivateName("torch.distributed._local_tensor", "LocalTensor"),
-    PrivateName("torch.distributed._local_tensor", "LocalTensorMode"),
+    PrivateName("torch.autograd.graph", "Node._sequence_nr"),
+    PrivateName("torch.distributed._local_tensor", "LocalTensor", attributes=("_local_tensors",)),
+    PrivateName("torch.distributed._local_tensor", "LocalTensorMode", attributes=("disable",)),
     PrivateName("torch.distributed._local_tensor", "local_tensor_mode"),
     PrivateName(f"{_TENSOR}._decompositions", "DecompShardingStrategy._get_fake_mesh"),
     PrivateName(
         f"{_TENSOR}._decompositions", "DecompShardingStrategy._propagate_through_decomp", ("self",)
     ),
+    PrivateName("torch.distributed.distributed_c10d", "_new_process_group_helper"),
+    PrivateName(f"{_TENSOR}._collective_utils", "local_tensor_mode"),
     PrivateName(f"{_TENSOR}._random", "_rng_tracker"),
     PrivateName(f"{_TENSOR}._redistribute", "_gen_transform_infos", ("src_spec", "dst_spec")),
     PrivateName(f"{_TENSOR}._utils", "_compute_local_shape_and_global_offset"),
@@ -198,6 +292,9 @@ TOOLS = (
     PrivateName("torch.utils._pytree", "tree_map_only"),
 )
 """Private names that only `explain`, `audit` and `verify` use: jobs run without them."""
+
+LATER = (PrivateName("torch._dynamo.convert_frame", "FRAME_COUNTER"),)
+"""Names in modules that torch imports when they are used; the suite checks them, no job does."""
 
 RULE_TABLES = ("op_single_dim_strategy_funcs", "op_strategy_funcs", "op_to_rules")
 """The tables in which torch looks for a rule, first read first."""

@@ -6,9 +6,10 @@ torch's own modules register when a plugin is the first to import them is theirs
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import torch
 
 from dtensor_registry._torch.foreign import is_foreign
 from dtensor_registry._torch.loan import LOAN
@@ -82,12 +83,10 @@ def _differs(cell: Cell, before: dict[Cell, Any]) -> bool:
 def _names() -> Iterator[tuple[Any, str, Any]]:
     """Yield the private names that the host stands on: who has them, which, and what they are."""
     for name in SURFACE:
-        owner = importlib.import_module(name.module)
-        *path, last = name.path.split(".")
-        for part in path:
-            owner = getattr(owner, part)
-        if last in vars(owner):
-            yield owner, last, vars(owner)[last]
+        if name.belongs_to(torch.__version__):
+            for owner, attribute in name.places():
+                if attribute in getattr(owner, "__dict__", ()):
+                    yield owner, attribute, vars(owner)[attribute]
     for instance in (dispatcher(), propagator()):
         for name_of in {*vars(instance), *_methods(instance)}:
             yield instance, name_of, vars(instance).get(name_of, ABSENT)

@@ -23,7 +23,7 @@ from dtensor_registry.settings import Settings
 
 def check_torch() -> Check:
     """Hold torch's version against those that the suite has run on."""
-    oldest, newest = TESTED
+    oldest, newest = TESTED[0], TESTED[-1]
     release = Version(torch.__version__).release
     strange = not Version(oldest).release <= release <= Version(newest).release
     told = f"{torch.__version__}, tested from {oldest} to {newest}"
@@ -33,12 +33,12 @@ def check_torch() -> Check:
 
 def check_private_names() -> Check:
     """Count the private names that the host stands on; it does not start without one of them."""
-    wanted = sum(name.belongs_to(torch.__version__) for name in SURFACE)
+    wanted = sum(1 + len(name.attributes) for name in SURFACE if name.belongs_to(torch.__version__))
     missing = missing_tools()
     told = f"all {wanted} that the host stands on are there"
     if missing:
         told += f"; {len(missing)} are missing that only explain, audit and verify need"
-    step = f"pip install 'torch>={TESTED[0]},<={TESTED[1]}' where you use these commands"
+    step = f"pip install 'torch>={TESTED[0]},<={TESTED[-1]}' where you use these commands"
     return judge("private names", told, (), missing, step)
 
 

@@ -52,7 +52,7 @@ def run(
 
 
 FINE = """\
-ok    torch          TORCH, tested from 2.13.0 to 2.14.1
+ok    torch          TORCH, tested from 2.13.0 to 2.15.0
 ok    private names  all N that the host stands on are there
 warn  settings       other than by default: allowed
         setting 'allowed' names 'bad-rules', which is not installed; did you mean 'acme-rules'?
