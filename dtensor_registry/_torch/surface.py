@@ -289,6 +289,7 @@ TOOLS = (
     PrivateName(f"{_TENSOR}._redistribute", "_gen_transform_infos", ("src_spec", "dst_spec")),
     PrivateName(f"{_TENSOR}._utils", "_compute_local_shape_and_global_offset"),
     PrivateName("torch.testing._internal.distributed.fake_pg", "FakeStore"),
+    PrivateName("torch.utils._python_dispatch", "_disable_current_modes"),
     PrivateName("torch.utils._pytree", "tree_map_only"),
 )
 """Private names that only `explain`, `audit` and `verify` use: jobs run without them."""
