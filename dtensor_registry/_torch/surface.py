@@ -85,8 +85,11 @@ class PrivateName:
 
 
 def _has(owner: Any, name: str) -> bool:
-    """Say whether an object has an attribute, or a class declares it for its instances."""
-    return hasattr(owner, name) or name in getattr(owner, "__annotations__", ())
+    """Say whether an object has an attribute, or a class gives it to its instances."""
+    if hasattr(owner, name) or name in getattr(owner, "__annotations__", ()):
+        return True
+    code = getattr(getattr(owner, "__init__", None), "__code__", None)
+    return code is not None and name in code.co_names
 
 
 _TENSOR = "torch.distributed.tensor"
@@ -99,6 +102,7 @@ SURFACE = (
     PrivateName("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing"),
     PrivateName("torch._C", "_dispatch_get_all_op_names"),
     PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
+    PrivateName("torch._library.custom_ops", "CustomOpDef", attributes=("_init_fn",)),
     PrivateName("torch._library.custom_ops", "OPDEFS"),
     PrivateName("torch._C", "DispatchKey"),
     PrivateName(
