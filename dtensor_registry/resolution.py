@@ -25,7 +25,6 @@ from dtensor_registry.errors import ConflictingStrategiesError, SettingsError
 from dtensor_registry.rules import CORRECTED_TABLE, Without
 from dtensor_registry.settings import EVERYBODY_ELSE, TORCH, Settings, nearest
 
-
 PINNED = "pinned"
 """Why an op went to whom setting `pins` names for it."""
 
