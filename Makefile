@@ -16,11 +16,12 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # Several ranks share few cores: one thread each is faster than many that wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test bench soak test-matrix clean
+.PHONY: help demo test bench parity soak test-matrix clean
 help:
 	@echo "make demo    train the example model on four ranks, beside the same model on one"
 	@echo "make test    every check that CI runs: ruff, mypy, import-linter, pytest"
 	@echo "make bench   measure propagation beside bare torch: a table and a plot"
+	@echo "make parity  programs and calls, bare torch beside the registry: never worse than torch"
 	@echo "make soak    dispatch from two threads while rules change: right answers, flat memory"
 	@echo "make test-matrix   the suite on each version of torch, in environments of its own"
 	@echo "make clean   remove the environment and all caches"
@@ -39,6 +40,10 @@ test: $(CHECK_STAMP)
 bench: $(CHECK_STAMP)
 	$(PIP_INSTALL) matplotlib
 	$(BIN)/python -m benchmarks.propagation
+
+# The gate: 1 if anything is worse than on bare torch, or silently wrong. PARITY_ARGS=--tenth for less.
+parity: $(CHECK_STAMP)
+	$(BIN)/python -m benchmarks.parity $(PARITY_ARGS)
 
 soak: $(CHECK_STAMP)
 	$(BIN)/python scripts/soak.py

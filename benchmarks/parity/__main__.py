@@ -66,24 +66,32 @@ def main() -> int:
     chosen = parser.parse_args()
     ways = [way for way in WAYS if way in chosen.ways or way == "bare"]
     found: list[Compared] = []
+
+    def note(each: Compared) -> None:
+        found.append(each)
+        if each.verdict != "same" or chosen.all:
+            print(each, flush=True)
+
     if not chosen.call and chosen.only != "calls":
         programs = [PROGRAMS[name] for name in chosen_programs(chosen.program, chosen.tenth)]
-        with steps("programs", len(programs) * (len(ways) + 1)) as step:
-            found += run_programs(programs, ways, step)
+        with steps("programs", len(programs)) as step:
+            for each in run_programs(programs, ways, step):
+                note(each)
     if not chosen.program and chosen.only != "programs":
         from benchmarks.parity.run_calls import draw_calls, run_calls
 
         with steps("drawing calls", None) as step:
             calls = draw_calls(chosen.call, chosen.tenth, step)
-        with steps("calls", len(calls) * len(ways)) as step:
-            found += run_calls(calls, ways, step)
-    for each in sorted(found, key=lambda each: VERDICTS.index(each.verdict)):
-        if each.verdict != "same" or chosen.all:
-            print(each)
+        with steps("calls", len(calls)) as step:
+            for each in run_calls(calls, ways, step):
+                note(each)
+    bad = [each for each in found if each.verdict in ("worse", "silently wrong")]
+    for each in bad:
+        print(f"{each.verdict}: --{each.kind} {each.name}")
     if chosen.json:
         chosen.json.write_text(json.dumps([each.as_json() for each in found], indent=1) + "\n")
     print(last_line(found))
-    return int(any(each.verdict in ("worse", "silently wrong") for each in found))
+    return int(bool(bad))
 
 
 if __name__ == "__main__":

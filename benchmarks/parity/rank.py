@@ -1,25 +1,17 @@
-"""One process of a pool: runs what its parent names, until its input ends.
-
-    python -m benchmarks.parity.rank KIND WAY RANK FOLDER
-
-KIND is `gloo` (one of four ranks), `simulated` (all four, simulated in this process) or `one`
-(no ranks at all: what the others are compared with). The process reads a line of JSON for each
-task, and writes one for each result.
-"""
+"""One process of a pool: runs what its parent names, until the pipe between them ends."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import os
 import shutil
-import sys
 import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +118,34 @@ def _difference(name: str, got: Any, want: Any, tolerance: float) -> str:
     return f"{name} is off by {off:.3g}"
 
 
-def main(kind: str, way: str, rank: int, folder: Path) -> None:
-    """Serve tasks."""
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what programs print
+def main(kind: str, way: str, rank: int, folder: Path, pipe: Connection) -> None:
+    """Serve tasks.
+
+    Args:
+        kind: `gloo` (one of four ranks), `simulated` (all four, simulated in this process) or
+            `one` (no ranks at all: what the others are compared with).
+        way: what to install.
+        rank: this one's number.
+        folder: of the pool; what is written to the screen goes to a file there.
+        pipe: to the parent.
+    """
+    os.setsid()
+    with open(folder / f"rank-{rank}.txt", "w") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    for name in [name for name in os.environ if name.startswith("DTENSOR_REGISTRY_")]:
+        del os.environ[name]
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     with _stage(kind, rank, folder) as stage:
         if kind != "one":
             enter(way)  # type: ignore[arg-type]
-        for line in sys.stdin:
-            print(json.dumps(_served(json.loads(line), stage, rank)), file=answers)
+        with contextlib.suppress(EOFError):
+            while True:
+                pipe.send(_served(pipe.recv(), stage, rank))
 
 
 def _served(task: dict[str, Any], stage: Stage, rank: int) -> dict[str, Any]:
@@ -155,7 +163,7 @@ def _served(task: dict[str, Any], stage: Stage, rank: int) -> dict[str, Any]:
 _CALLS: dict[str, dict[str, Any]] = {}
 
 
-@contextmanager
+@contextlib.contextmanager
 def _stage(kind: str, rank: int, folder: Path) -> Iterator[Stage]:
     work = folder / "work"
     if kind == "one":
@@ -178,7 +186,3 @@ def _empty(stage: Stage, rank: int) -> None:
         stage.folder.mkdir(parents=True)
     if stage.on_ranks:
         dist.barrier()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from dtensor_registry._torch.catalog import find_op
 
 SECONDS = 20.0
 """What a call may take; bare torch is slow for some of them."""
+CHUNK = 100
+"""Calls that are made in one way before they are made in the next."""
 
 
 def draw_calls(wanted: str | None, tenth: bool, step: Callable[[], None]) -> list[Call]:
@@ -39,13 +42,12 @@ def draw_calls(wanted: str | None, tenth: bool, step: Callable[[], None]) -> lis
     for op in ops_of_torch()[:: 10 if tenth else 1]:
         found += calls_of(op)
         step()
-    # One mesh after the other, so that caches are warm.
-    return sorted(found, key=lambda call: len(call.mesh))
+    return found
 
 
 def run_calls(
     calls: Sequence[Call], ways: Sequence[Way], step: Callable[[], None]
-) -> list[Compared]:
+) -> Iterator[Compared]:
     """Make calls in every way; those that are wrong, or other than on bare torch, on gloo, too.
 
     Simulated ranks share a process and cannot hang, and are wrong in places where real ones are
@@ -54,59 +56,31 @@ def run_calls(
     Args:
         calls: the calls.
         ways: how.
-        step: is called after each simulated run.
+        step: is called after each call.
     """
-    with tempfile.TemporaryDirectory(prefix="parity-calls-") as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-calls-"))
+        workers = stack.enter_context(ThreadPoolExecutor(2))
         file = Path(folder) / "calls.pt"
         write_calls(list(calls), file)
+        simulated = [stack.enter_context(Pool("simulated", way)) for way in ways]
+        real = [stack.enter_context(Pool("gloo", way)) for way in ways]
+        uncorrected = stack.enter_context(Pool("gloo", "uncorrected"))
 
-        def run(kind: str, way: str, names: Iterable[str]) -> dict[str, Seen]:
-            seen = {}
-            with Pool(kind, way) as pool:
-                for name in names:
-                    task = {"call": name, "file": str(file)}
-                    seen[name] = Seen.read(pool.run(task, SECONDS))
-                    if kind == "simulated":
-                        step()
-            return seen
+        def make(call: Call, pool: Pool) -> Seen:
+            return Seen.read(pool.run({"call": call.name, "file": str(file)}, SECONDS))
 
-        names = [call.name for call in calls]
-        with ThreadPoolExecutor(2) as workers:
-            simulated = list(workers.map(lambda way: run("simulated", way, names), ways))
-        about = {call.name: call.about for call in calls}
-        compared = _compared(names, ways, simulated, about)
-        odd = [name for name, each in compared.items() if _is_odd(each)]
-        real = [run("gloo", way, odd) for way in ways]
-        compared |= _compared(odd, ways, real, about)
-        dear = [name for name in odd if _moves_more(compared[name])]
-        if dear:
-            for name, seen in run("gloo", "uncorrected", dear).items():
-                bare = compared[name].seen["bare"]
-                no_dearer = seen.count <= bare.count and seen.bytes <= bare.bytes
-                compared[name] = replace(compared[name], uncorrected=no_dearer)
-        return list(compared.values())
+        def compared(call: Call, seen: Sequence[Seen]) -> Compared:
+            return Compared("call", call.name, dict(zip(ways, seen, strict=True)), about=call.about)
 
-
-def _compared(
-    names: Sequence[str],
-    ways: Sequence[Way],
-    seen: Sequence[Mapping[str, Seen]],
-    about: Mapping[str, str],
-) -> dict[str, Compared]:
-    return {
-        name: Compared(
-            "call",
-            name,
-            {way: each[name] for way, each in zip(ways, seen, strict=True)},
-            about=about[name],
-        )
-        for name in names
-    }
-
-
-def _is_odd(each: Compared) -> bool:
-    return each.verdict != "same" or any(s.outcome == "wrong" for s in each.seen.values())
-
-
-def _moves_more(each: Compared) -> bool:
-    return each.verdict == "worse" and all(s.outcome == "right" for s in each.seen.values())
+        for first in range(0, len(calls), CHUNK):
+            chunk = calls[first : first + CHUNK]
+            made = workers.map(lambda pool: [make(call, pool) for call in chunk], simulated)  # noqa: B023
+            for call, seen in zip(chunk, zip(*made, strict=True), strict=True):
+                found = compared(call, seen)
+                if found.is_odd:
+                    found = compared(call, [make(call, pool) for pool in real])
+                if found.moves_more:
+                    found = replace(found, uncorrected=make(call, uncorrected))
+                step()
+                yield found

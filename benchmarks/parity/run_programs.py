@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from benchmarks.parity.pool import Pool
@@ -15,60 +15,35 @@ from benchmarks.parity.ways import Way
 
 def run_programs(
     programs: Sequence[Program], ways: Sequence[Way], step: Callable[[], None]
-) -> list[Compared]:
-    """Run programs in one process first, then on four ranks in each way.
+) -> Iterator[Compared]:
+    """Run programs in one process and on four ranks in each way; yield each when it is compared.
 
     Args:
         programs: what to run.
         ways: how.
-        step: is called after each run.
+        step: is called after each program.
 
     Raises:
         RuntimeError: for a program that fails in one process, which proves nothing.
     """
-    with tempfile.TemporaryDirectory(prefix="parity-truth-") as truth:
-        with Pool("one") as one:
-            for program in programs:
-                result = one.run({"program": program.name, "truth": truth}, program.seconds)
-                if result["outcome"] != "right":
-                    raise RuntimeError(f"{program.name} in one process: {result['told']}")
-                step()
-        with ThreadPoolExecutor(1) as workers:
-            found = list(workers.map(lambda way: _one_way(programs, way, truth, step), ways))
-        compared = [
-            Compared("program", program.name, dict(zip(ways, seen, strict=True)))
-            for program, seen in zip(programs, zip(*found, strict=True), strict=True)
-        ]
-        return _without_corrections(programs, compared, truth)
-
-
-def _one_way(
-    programs: Sequence[Program], way: str, truth: str, step: Callable[[], None]
-) -> list[Seen]:
-    seen = []
-    with Pool("gloo", way) as pool:
+    with ExitStack() as stack:
+        truth = stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-truth-"))
+        one = stack.enter_context(Pool("one"))
+        pools = {way: stack.enter_context(Pool("gloo", way)) for way in ways}
+        uncorrected = stack.enter_context(Pool("gloo", "uncorrected"))
         for program in programs:
             task = {"program": program.name, "truth": truth}
-            seen.append(Seen.read(pool.run(task, program.seconds, alone=program.alone)))
+            result = one.run(task, program.seconds)
+            if result["outcome"] != "right":
+                raise RuntimeError(f"{program.name} in one process: {result['told']}")
+
+            def seen(pool: Pool, program: Program = program, task: object = task) -> Seen:
+                return Seen.read(pool.run(task, program.seconds, alone=program.alone))  # type: ignore[arg-type]
+
+            compared = Compared(
+                "program", program.name, {way: seen(pool) for way, pool in pools.items()}
+            )
+            if compared.moves_more:
+                compared = replace(compared, uncorrected=seen(uncorrected))
             step()
-    return seen
-
-
-def _without_corrections(
-    programs: Sequence[Program], compared: Sequence[Compared], truth: str
-) -> list[Compared]:
-    """Run those that move more once more, with torch's wrong rows left in."""
-    dear = [
-        at
-        for at, each in enumerate(compared)
-        if each.verdict == "worse" and all(seen.outcome == "right" for seen in each.seen.values())
-    ]
-    if not dear:
-        return list(compared)
-    again = _one_way([programs[at] for at in dear], "uncorrected", truth, lambda: None)
-    found = list(compared)
-    for at, seen in zip(dear, again, strict=True):
-        bare = found[at].seen["bare"]
-        no_dearer = seen.count <= bare.count and seen.bytes <= bare.bytes
-        found[at] = replace(found[at], uncorrected=seen.outcome == "right" and no_dearer)
-    return found
+            yield compared

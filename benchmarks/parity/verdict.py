@@ -84,28 +84,41 @@ class Compared:
         kind: `program` or `call`.
         name: what replays it.
         seen: what became of it, by way.
-        uncorrected: whether it is no worse once the plugin `corrections` is switched off.
+        uncorrected: what became of it with the plugin `corrections` switched off; asked of those
+            that move more.
         about: what it is, for a reader.
     """
 
     kind: Literal["program", "call"]
     name: str
     seen: Mapping[Way, Seen]
-    uncorrected: bool = False
+    uncorrected: Seen | None = None
     about: str = ""
-
-    def verdict_of(self, way: Way) -> Verdict:
-        """Judge one way."""
-        found = judge(self.seen["bare"], self.seen[way])
-        if found == "worse" and self.uncorrected and self.seen[way].outcome == "right":
-            return "dearer by a correction"
-        return found
 
     @property
     def verdict(self) -> Verdict:
         """The worst of all ways."""
-        found = [self.verdict_of(way) for way in self.seen if way != "bare"]
+        found = [self._verdict_of(way) for way in self.seen if way != "bare"]
         return max(found, key=VERDICTS.index, default="same")
+
+    @property
+    def moves_more(self) -> bool:
+        """Whether all is right, and what is worse is that more is moved."""
+        all_right = all(seen.outcome == "right" for seen in self.seen.values())
+        return self.verdict == "worse" and all_right
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether a way differs from bare torch, or is wrong as bare torch is."""
+        return self.verdict != "same" or any(s.outcome == "wrong" for s in self.seen.values())
+
+    def _verdict_of(self, way: Way) -> Verdict:
+        bare, ours = self.seen["bare"], self.seen[way]
+        found = judge(bare, ours)
+        if found != "worse" or ours.outcome != "right" or self.uncorrected is None:
+            return found
+        is_no_dearer = judge(bare, self.uncorrected) in ("same", "better")
+        return "dearer by a correction" if is_no_dearer else "worse"
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}: --{self.kind} {self.name}{self.about and '  ' + self.about}"]
