@@ -50,17 +50,22 @@ class Shadowed:
     reason: str
 
 
+REGISTERED = "registered by torch's register_sharding"
+"""Why an op is the program's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Who rules one op.
 
     Attributes:
         op: the overload, or the name as contributed while the op does not exist.
-        winner: the contribution that is installed, or None when torch keeps the op.
+        winner: the contribution that is installed, or None when torch or the program has the op.
         reason: why the winner won.
         shadowed: all other contributions for the op, with reasons.
         torch_table: where torch has a rule or a handler of its own, or None.
         pending: the op does not exist yet; the rule is bound when it does.
+        program: where the program registered the op by torch's `register_sharding`, or None.
     """
 
     op: str
@@ -69,9 +74,10 @@ class Verdict:
     shadowed: tuple[Shadowed, ...]
     torch_table: str | None
     pending: bool = False
+    program: Origin | None = None
 
     def __str__(self) -> str:
-        owner = str(self.winner.origin) if self.winner else TORCH
+        owner = str(self.winner.origin if self.winner else self.program or TORCH)
         state = " (pending)" if self.pending else ""
         losers = [f"\n  shadowed: {s.contribution.origin}: {s.reason}" for s in self.shadowed]
         return f"{self.op}{state}: {owner}, {self.reason}{''.join(losers)}"
@@ -142,6 +148,27 @@ def resolve(
     }
     return Resolution(
         MappingProxyType(verdicts), tuple(_in_order(discovery.fallbacks, settings.fallback.order))
+    )
+
+
+def obeying(resolution: Resolution, program: Mapping[str, Origin]) -> Resolution:
+    """Put above all plugins what the program registers by torch's `register_sharding`.
+
+    Args:
+        resolution: what was decided among plugins and torch.
+        program: by op, where the program's function was written.
+    """
+    verdicts = dict(resolution.verdicts)
+    for op, origin in program.items():
+        found = verdicts.get(op)
+        shadowed = () if found is None else found.shadowed
+        if found is not None and found.winner is not None:
+            reason = f"{origin.plugin} comes first: {REGISTERED}"
+            shadowed = (Shadowed(found.winner, reason), *shadowed)
+        table = None if found is None else found.torch_table
+        verdicts[op] = Verdict(op, None, REGISTERED, shadowed, table, program=origin)
+    return Resolution(
+        MappingProxyType({op: verdicts[op] for op in sorted(verdicts)}), resolution.fallbacks
     )
 
 

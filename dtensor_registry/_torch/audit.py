@@ -30,6 +30,7 @@ from dtensor_registry._torch.execute import waits_for_shapes
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.tables import HANDLERS, LEDGER, dispatcher, has_rule, propagator
+from dtensor_registry.discovery import PROGRAM as THIS_PROGRAM
 from dtensor_registry.placements import show_placements
 from dtensor_registry.rules.strategy import SourceLine
 
@@ -124,6 +125,8 @@ def _decider(op: OpOverload) -> tuple[str, Kind]:
         return "handler", "torch"
     found = LOAN.find(op)
     if found is not None:
+        if found[0].program is not None:
+            return THIS_PROGRAM, "plugin"
         rule = getattr(found[1].rule, "func", None)
         if isinstance(rule, CorrectedRule):
             return rule.origin.plugin, "plugin"

@@ -10,6 +10,7 @@ import torch
 from torch._library.custom_ops import OPDEFS
 from torch._ops import OpOverload
 
+from dtensor_registry._torch.program import is_programs
 from dtensor_registry._torch.surface import RULE_TABLES
 from dtensor_registry._torch.tables import HANDLERS, LEDGER
 from dtensor_registry._torch.variants import variants_of
@@ -45,7 +46,8 @@ class TorchCatalog:
         if overload is None:
             return None
         for table in (HANDLERS, *RULE_TABLES):
-            if LEDGER.original(table, overload) is not None:
+            entry = LEDGER.original(table, overload)
+            if entry is not None and not is_programs(entry):
                 return table
         return None
 

@@ -11,6 +11,7 @@ from typing import Any
 from torch._ops import OpOverload
 
 from dtensor_registry._torch.loan import LOAN
+from dtensor_registry._torch.program import is_programs
 from dtensor_registry._torch.surface import RULE_TABLES
 from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, read, table_of
 
@@ -50,14 +51,17 @@ def overwritten() -> list[ForeignEntry]:
 
 
 def strangers() -> list[ForeignEntry]:
-    """List the rules and handlers that torch has by other means than plugins, under any loan."""
+    """List the rules and handlers that torch has by other means than plugins, under any override.
+
+    What the program registered by torch's public `register_sharding` is none of them.
+    """
     found = []
     on_loan = {op for layer in LOAN.layers for op in layer.entries}
     for table in (HANDLERS, *RULE_TABLES):
         ops: set[OpOverload] = {*table_of(table), *on_loan}
         for op in ops:
             value = LEDGER.original(table, op)
-            if value is not None and is_foreign(value):
+            if value is not None and is_foreign(value) and not is_programs(value):
                 found.append(ForeignEntry(str(op), table, author_of(value)))
     return sorted(found, key=lambda entry: (entry.op, entry.table))
 

@@ -23,11 +23,20 @@ from torch.distributed.tensor import _sharding_prop
 from torch.distributed.tensor._op_schema import OpSchema, RuntimeSchemaInfo
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
-from dtensor_registry._torch import compile_caches, decide, decompositions, freshness, prices
+from dtensor_registry._torch import (
+    compile_caches,
+    decide,
+    decompositions,
+    freshness,
+    prices,
+    program,
+)
 from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.hooks import DispatchHooks, Specs, in_dispatch, specs_in
 from dtensor_registry._torch.interrupts import Interrupts
+from dtensor_registry._torch.program import Registered
 from dtensor_registry._torch.rule import InstalledRule
+from dtensor_registry._torch.schema import runtime_schema_info
 from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, Cell, has_rule
 from dtensor_registry.errors import InstallError, OverwrittenEntryError
 from dtensor_registry.settings import LinkSettings
@@ -81,6 +90,9 @@ class Entry:
 INSTALLATIONS = 0
 """Height of installations, of which the latest covers the others altogether."""
 
+REGISTRATIONS = 1
+"""Height of what the process or the program registers by hand; the latest is uppermost."""
+
 SCOPES = 2
 """Height of the layers that come and go often; compiled code is not dropped for them."""
 
@@ -102,6 +114,8 @@ class Layer:
         pinned_to_torch: says whether the user pinned an op, by its name, to torch; None: no op is.
         links: what the user says of the speed of mesh dims.
         parts: (name, value) of what the layer decides by, for ranks and caches to compare.
+        program: what the program registered by torch's `register_sharding`, if that made the layer.
+        replaced: what torch had before that; None if it was registered before the host hooked in.
         met: called when a mesh is first used, to compare its ranks; None: they are not compared.
     """
 
@@ -115,6 +129,8 @@ class Layer:
     pinned_to_torch: Callable[[str], bool] | None = None
     links: Mapping[str, LinkSettings] = field(default_factory=dict)
     parts: tuple[tuple[str, str], ...] = ()
+    program: Registered | None = None
+    replaced: Mapping[Cell, Any] | None = None
     met: Callable[[DeviceMesh], None] | None = None
 
 
@@ -135,10 +151,12 @@ class Loan:
 
     Attributes:
         lock: held while layers change.
+        hash_rule: hashes what the program registers, for ranks and caches to compare.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.hash_rule: Callable[[Any], str] = repr
         self._layers: list[Layer] = []
         self._hooks = DispatchHooks(self)
         self._hooked = False
@@ -174,9 +192,7 @@ class Loan:
         self._tell_compiled(layer)
         try:
             with self.lock, Interrupts():
-                before = self._layers
-                above = sum(other.height <= layer.height for other in before)
-                self._rewrite([*before[:above], layer, *before[above:]])
+                self._rewrite(self._obeying(_put_in(layer, self._layers)))
         except BaseException:
             self.remove(layer)  # whoever asked gets the exception, and no handle
             raise
@@ -193,9 +209,55 @@ class Loan:
         with self.lock, Interrupts():
             if layer not in self._layers:
                 return
-            foreign = self._rewrite([other for other in self._layers if other is not layer])
+            if layer.replaced is not None:
+                LEDGER.give(layer.replaced)
+            kept = [other for other in self._layers if other is not layer]
+            foreign = self._rewrite(self._obeying(kept))
         if foreign:
             raise OverwrittenEntryError(foreign)
+
+    def register(self, known: Registered) -> None:
+        """Obey what the program registers by torch's `register_sharding`, now and after undoing.
+
+        Raises:
+            InstallError: inside a dispatch of this thread.
+        """
+        self._refuse_in_dispatch(f"register a sharding of {known.op}")
+        with self.lock, Interrupts():
+            before = program.held_before(known)
+            try:
+                LEDGER.give(known.cells())
+                layer = self._layer_of(known)
+                layer.replaced = before
+                self._rewrite(self._obeying(_put_in(layer, self._layers)))
+            except BaseException:
+                LEDGER.give(before)
+                raise
+
+    def _obeying(self, layers: list[Layer]) -> list[Layer]:
+        """Make layers hold what the program has registered; no layers stay none.
+
+        What was registered while nothing of the host's was in force is below other registrations.
+        """
+        known = program.registered()
+        kept = [layer for layer in layers if layer.program is None or _is_in(known, layer.program)]
+        if all(layer.program is not None for layer in kept):
+            return []
+        for layer in kept:
+            if layer.program is not None:
+                del known[layer.program.op]
+        below = sum(layer.height < REGISTRATIONS for layer in kept)
+        return [*kept[:below], *map(self._layer_of, known.values()), *kept[below:]]
+
+    def _layer_of(self, known: Registered) -> Layer:
+        rule = f"{known.origin.plugin}, rule {self.hash_rule(known.function)}"
+        return Layer(
+            f"register_sharding({known.op})",
+            height=REGISTRATIONS,
+            entries={known.op: Entry(known.strategy, runtime_schema_info(known.op, None))},
+            parts=((f"op {known.op}", rule),),
+            program=known,
+        )
 
     def meet(self, schema: OpSchema | None) -> None:
         """Have the ranks of a call's mesh compared, where a layer asks for it."""
@@ -293,7 +355,7 @@ class Loan:
             self._write(before)
             self._settle(afresh=True)
             raise
-        if any(layer.height < SCOPES for layer in set(before) ^ set(layers)):
+        if any(_is_lasting(layer) for layer in set(before) ^ set(layers)):
             compile_caches.drop_compiled()
         return foreign
 
@@ -306,12 +368,14 @@ class Loan:
         if self._hooked and (afresh or not self._layers):
             setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
             freshness.unhook()
+            program.unhook()
             self._hooks.unhook()
             self._hooked = False
         if self._layers and not self._hooked:
             self._hooked = True  # from here on there is something to take out
             setattr(_sharding_prop, decide.EXPAND, decide.expand)
             freshness.hook_in(lambda schema: self.bind_missing(schema.op, specs_in(schema)))
+            program.hook_in(self.register)
             self._hooks.hook_in()
         counting = self.uncovered
         adopts = any(layer.adopts for layer in counting)
@@ -353,6 +417,23 @@ class Loan:
                 " or a fake kernel is running), where torch's caches must not change.\n"
                 "  Make the change before or after the call."
             )
+
+
+def _put_in(layer: Layer, layers: list[Layer]) -> list[Layer]:
+    """Put a layer above all others of its height and below."""
+    above = sum(other.height <= layer.height for other in layers)
+    return [*layers[:above], layer, *layers[above:]]
+
+
+def _is_in(known: Mapping[OpOverload, Registered], registered: Registered) -> bool:
+    """Say whether a registration of the program is the one that torch has."""
+    return registered.op in known and known[registered.op].strategy is registered.strategy
+
+
+def _is_lasting(layer: Layer) -> bool:
+    """Say whether code that was compiled before a layer came or went no longer holds."""
+    was_there = layer.program is not None and layer.replaced is None
+    return layer.height < SCOPES and not was_there
 
 
 def _uncovered(layers: list[Layer]) -> list[Layer]:

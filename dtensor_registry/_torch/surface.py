@@ -162,6 +162,11 @@ SURFACE = (
         f"{_TENSOR}._collective_utils", "redistribute_cost", ("current_spec", "target_spec")
     ),
     PrivateName(
+        f"{_TENSOR}._sharding_prop",
+        "ShardingPropagator.register_op_strategy",
+        ("self", "op_overload", "strategy_func", "schema_info"),
+    ),
+    PrivateName(
         f"{_TENSOR}._decompositions",
         "DecompShardingStrategy._get_candidate_placements",
         ("op_schema",),

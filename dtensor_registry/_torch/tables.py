@@ -58,6 +58,22 @@ class Ledger:
         value = originals[cell] if cell in originals else read(cell)
         return None if value is ABSENT else value
 
+    def ops(self, table: str) -> list[OpOverload]:
+        """List the ops of a table whose cells we wrote."""
+        return [op for name, op in self._book[0] if name == table]
+
+    def give(self, cells: Mapping[Cell, Any]) -> None:
+        """Give torch entries of its own: at once, or when what we wrote over them is undone.
+
+        Args:
+            cells: value for each cell; ABSENT for one that must not be there.
+        """
+        originals, written = self._book
+        for cell, value in cells.items():
+            if cell not in originals:
+                store(cell, value)
+        self._book = {c: cells.get(c, value) for c, value in originals.items()}, written
+
     def write(self, wanted: Mapping[Cell, Any]) -> list[str]:
         """Make torch's tables hold exactly `wanted` on loan and torch's own values elsewhere.
 

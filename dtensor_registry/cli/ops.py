@@ -20,7 +20,7 @@ from dtensor_registry.cli.screen import (
 )
 from dtensor_registry.discovery import Contribution, Fallback, Origin, discover
 from dtensor_registry.errors import ConflictingStrategiesError
-from dtensor_registry.resolution import PINNED, Resolution, Verdict
+from dtensor_registry.resolution import PINNED, Resolution, Verdict, obeying
 from dtensor_registry.rules import Rule
 from dtensor_registry.settings import TORCH, Settings, read_settings
 
@@ -37,6 +37,8 @@ class Provider(BaseModel):
     rule: str
 
     def __str__(self) -> str:
+        if not self.version:  # the program itself
+            return f"{self.plugin} ({self.source})"
         return f"{self.plugin} ({self.distribution} {self.version}, {self.source})"
 
 
@@ -123,6 +125,7 @@ def _resolve(
 ) -> tuple[Resolution, ConflictingStrategiesError | None, tuple[str, ...]]:
     """Resolve as `install()` would; after a conflict, once more without the ops in conflict."""
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
+    from dtensor_registry._torch.program import origins
     from dtensor_registry._torch.winners import Winners
 
     with without_plugin_warnings():
@@ -133,7 +136,8 @@ def _resolve(
     except ConflictingStrategiesError as error:
         conflict = error
         winners = Winners(discovery, settings.model_copy(update={"on_conflict": "skip"}))
-    return winners.resolution, conflict, (*discovery.notes, *winners.left_out())
+    resolution = obeying(winners.resolution, origins())
+    return resolution, conflict, (*discovery.notes, *winners.left_out())
 
 
 def _matches(op: str, glob: str) -> bool:
@@ -164,9 +168,12 @@ def _op_row(verdict: Verdict) -> OpRow:
         ShadowedProvider(reason=loser.reason, **_provider(loser.contribution).model_dump())
         for loser in verdict.shadowed
     ]
+    winner = None if verdict.winner is None else _provider(verdict.winner)
+    if verdict.program is not None:
+        winner = Provider(**_origin(verdict.program), rule=verdict.reason)
     return OpRow(
         op=verdict.op,
-        winner=None if verdict.winner is None else _provider(verdict.winner),
+        winner=winner,
         reason=verdict.reason,
         pending=verdict.pending,
         torch_table=verdict.torch_table,

@@ -4,6 +4,7 @@ from dtensor_registry.discovery.checks import is_disabled_for, is_required, may_
 from dtensor_registry.discovery.collect import PluginWarning, discover, list_plugins
 from dtensor_registry.discovery.values import (
     LOCAL,
+    PROGRAM,
     Contribution,
     Discovery,
     Fallback,
@@ -13,6 +14,7 @@ from dtensor_registry.discovery.values import (
 
 __all__ = [
     "LOCAL",
+    "PROGRAM",
     "Contribution",
     "Discovery",
     "Fallback",

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from dtensor_registry.discovery.values import LOCAL, Plugin, normal_name, same_distribution
+from dtensor_registry.discovery.values import LOCAL, PROGRAM, Plugin, normal_name, same_distribution
 from dtensor_registry.errors import RequiredPluginError, SettingsError
 from dtensor_registry.settings import DEFAULT_ORDER, EVERYBODY_ELSE, TORCH, Settings, nearest
 
-RESERVED = (TORCH, LOCAL, EVERYBODY_ELSE)
+RESERVED = (TORCH, LOCAL, PROGRAM, EVERYBODY_ELSE)
 """Names that no plugin can have, since they mean something else in settings."""
 
 

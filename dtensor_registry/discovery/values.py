@@ -11,6 +11,8 @@ from dtensor_registry.rules.strategy import SourceLine
 
 LOCAL = "local"
 """Plugin name of what this process registers by hand."""
+PROGRAM = "this program"
+"""Stands in place of a plugin for what torch's own `register_sharding` was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Origin:
     def __str__(self) -> str:
         if self.plugin == LOCAL:
             return f"this process ({self.source})"
+        if self.plugin == PROGRAM:
+            return f"{PROGRAM} ({self.source})"
         return f"{self.distribution} {self.version} (entry point {self.plugin!r}, {self.source})"
 
 

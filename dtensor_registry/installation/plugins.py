@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from dtensor_registry._torch.fallback import FallbackPolicy
 from dtensor_registry._torch.interrupts import Interrupts
 from dtensor_registry._torch.loan import INSTALLATIONS, LOAN, Layer
+from dtensor_registry._torch.program import origins
 from dtensor_registry._torch.store import Meeting, meeting_of, meeting_on
 from dtensor_registry._torch.trespass import watch
 from dtensor_registry._torch.unknown_ops import unknown_ops
@@ -23,9 +24,14 @@ from dtensor_registry.discovery import Discovery, PluginWarning, discover
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.explanation import Explanation
 from dtensor_registry.installation import ranks
-from dtensor_registry.installation.fingerprint import Fingerprint, of_installation
+from dtensor_registry.installation.fingerprint import Fingerprint, digest_of, of_installation
 from dtensor_registry.installation.locking import check_lock
-from dtensor_registry.resolution import Resolution, check_pins_are_used, is_left_to_torch
+from dtensor_registry.resolution import (
+    Resolution,
+    check_pins_are_used,
+    is_left_to_torch,
+    obeying,
+)
 from dtensor_registry.settings import Settings, read_settings
 
 
@@ -35,7 +41,7 @@ class Installation:
     Attributes:
         settings: what decided.
         discovery: what plugins contributed.
-        resolution: who won each op, and why.
+        of_plugins: who won each op among plugins and torch, and why.
         left_out: a message for each rule that does not fit its op, as that is in this torch.
         decides_by: what the fingerprint is made of.
     """
@@ -46,7 +52,7 @@ class Installation:
         check_pins_are_used(winners.resolution, settings)
         self.settings = settings
         self.discovery = discovery
-        self.resolution: Resolution = winners.resolution
+        self.of_plugins = winners.resolution
         self.left_out = winners.left_out()
         self.decides_by = of_installation(settings, discovery, winners.resolution)
         self._layer = Layer(
@@ -55,7 +61,7 @@ class Installation:
             entries=entries,
             adopts=settings.torch_rules,
             pending=winners.late,
-            missing=FallbackPolicy(self.resolution.fallbacks, settings),
+            missing=FallbackPolicy(winners.resolution.fallbacks, settings),
             before_decomposition=settings.fallback.before_decomposition,
             pinned_to_torch=partial(is_left_to_torch, settings=settings),
             links=settings.links,
@@ -64,6 +70,11 @@ class Installation:
         )
         self._met: set[DeviceMesh] = set()
         self._holders = 0
+
+    @property
+    def resolution(self) -> Resolution:
+        """Who won each op, and why; what the program itself registers is above all plugins."""
+        return obeying(self.of_plugins, origins())
 
     @property
     def active(self) -> bool:
@@ -190,6 +201,8 @@ class Installation:
             _installations.append(self)
 
 
+LOAN.hash_rule = digest_of
+
 _installations: list[Installation] = []
 """What is in force in this process: to install the same twice is to hold it twice."""
 
@@ -247,7 +260,7 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
         held = next((held for held in same if held.active), None)
         if held is None:
             held = Installation(chosen, discover(chosen, watch))
-            check_lock(chosen, held.discovery, held.resolution)
+            check_lock(chosen, held.discovery, held.of_plugins)
             for note in (*held.left_out, *unknown_ops(held.resolution)):
                 warnings.warn(note, PluginWarning, stacklevel=2)
         is_held = False

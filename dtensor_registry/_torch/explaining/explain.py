@@ -24,6 +24,7 @@ from dtensor_registry._torch.explaining.providers import Known, is_composite, pr
 from dtensor_registry._torch.explaining.stage import piece_of
 from dtensor_registry._torch.explaining.why_not import why_not
 from dtensor_registry._torch.hooks import specs_in
+from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts, input_names
 from dtensor_registry.explanation import (
@@ -193,6 +194,9 @@ def _told(dispatched: Dispatched, by: str) -> str:
     corrected = getattr(rule, "func", None)
     if isinstance(corrected, CorrectedRule):
         return f"{by}: {corrected.origin}; torch's own rule, expanded by the host"
+    found = LOAN.find(dispatched.schema.op)
+    if found is not None and found[0].program is not None:
+        return str(found[0].program.origin)
     return {
         "rule": "a function for the whole mesh, given by a context",
         "torch rule": "torch's own rule for one mesh dim, expanded by the host",

@@ -18,7 +18,7 @@ from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.tables import HANDLERS, LEDGER, propagator
 from dtensor_registry.discovery import Contribution, Fallback, Origin
 from dtensor_registry.explanation import Provider
-from dtensor_registry.resolution import Resolution, Verdict, is_left_to_torch
+from dtensor_registry.resolution import REGISTERED, Resolution, Verdict, is_left_to_torch
 from dtensor_registry.rules.strategy import SourceLine
 from dtensor_registry.settings import TORCH, Settings
 
@@ -26,8 +26,11 @@ from dtensor_registry.settings import TORCH, Settings
 class Known(Protocol):
     """What is installed: an `Installation`."""
 
-    resolution: Resolution
     settings: Settings
+
+    @property
+    def resolution(self) -> Resolution:
+        """Who won each op, and why."""
 
 
 def is_composite(op: OpOverload) -> bool:
@@ -77,6 +80,9 @@ def _of_this_process(op: OpOverload) -> Iterator[Provider]:
     for layer in reversed(LOAN.layers):
         if layer.height == 0 or op not in layer.entries:
             continue
+        if layer.program is not None:
+            yield _provider(layer.program.origin, _name(layer.program.function), True, REGISTERED)
+            continue
         rule = getattr(layer.entries[op].rule, "func", layer.entries[op].rule)
         if isinstance(rule, CorrectedRule):
             told = "registered in this process"
@@ -105,7 +111,9 @@ def _resolved(op: OpOverload, known: Known) -> Iterator[Provider]:
     if verdict.torch_table is not None:
         won = verdict.winner is None
         reason = verdict.reason
-        if verdict.winner is not None:
+        if verdict.program is not None:
+            reason = f"{verdict.program.plugin} comes first: {verdict.reason}"
+        elif verdict.winner is not None:
             reason = f"{verdict.winner.origin.plugin} comes first: {verdict.reason}"
         elif verdict.shadowed and not torch_first:
             reason = "no contribution is left"
