@@ -189,7 +189,8 @@ def _refuse_choice(call: Call, op_schema: OpSchema, choice: Candidate, rule: Ins
     problem = reason or takes_global_sizes(call, op_schema, choice)
     if problem is not None:
         raise RuleError(op, rule.origin.plugin, str(rule.origin), problem)
-    if facts(call.op).random and call.op not in dispatcher()._random_ops:
+    draws = rule.draws(call.op, op_schema.args_meta, op_schema.kwargs_meta)
+    if draws and call.op not in dispatcher()._random_ops:
         for at, placements in enumerate(choice.outputs):
             for mesh_dim, placement in enumerate(placements or ()):
                 if placement == REPLICATE and call.problem.mesh_shape[mesh_dim] > 1:

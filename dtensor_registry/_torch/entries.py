@@ -47,6 +47,7 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
         contribution.origin,
         strategy.allow_uneven_sharding,
         allow_empty_pieces=strategy.allow_empty_pieces,
+        random=strategy.random,
     )
     info = _SingleDimStrategyInfo(
         rule,

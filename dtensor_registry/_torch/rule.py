@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,6 +34,7 @@ class InstalledRule:
         fallback: the name of the fallback whose rule this is, or None for an op's own rule.
         max_bytes: bytes that one call may move, or None.
         allow_empty_pieces: see `SingleDimStrategy`.
+        random: likewise.
     """
 
     rule: Rule
@@ -42,6 +43,7 @@ class InstalledRule:
     fallback: str | None = None
     max_bytes: int | None = None
     allow_empty_pieces: bool = True
+    random: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None
 
     def __call__(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -71,6 +73,20 @@ class InstalledRule:
             if problem is not None:
                 raise self._wrong(op, problem, row)
         return [row_from_rule(row) for row in returned]
+
+    def draws(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Say whether a call draws random numbers.
+
+        Raises:
+            RuleError: if the plugin's predicate raises.
+        """
+        if self.random is None:
+            return facts(op).random
+        try:
+            return bool(self.random(args, dict(kwargs)))
+        except Exception as error:
+            problem = f"its random() raised {type(error).__name__}: {error}"
+            raise self._wrong(op, problem) from error
 
     def _outputs(self, op: OpOverload, rows: Sequence[Any], inputs: int) -> int:
         """Count the outputs in a row; a list output may be given once, or element by element."""

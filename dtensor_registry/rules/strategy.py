@@ -74,6 +74,9 @@ class SingleDimStrategy:
             as in torch.
         allow_empty_pieces: cut a tensor also so that some ranks hold nothing of it (4 elements on
             3 ranks: 2, 2 and 0). Say False for an op whose kernel fails on an empty piece.
+        random: `(args, kwargs) -> bool`, called with what the rule is called with: whether this
+            call draws random numbers. None: every call does if torch's schema tags the op so
+            (`nondeterministic_seeded`). What it reads must be in the cache key.
         variants: give the rule to the other forms of each op as well: in place, with `out=`, and
             over lists (`_foreach_`). They are found by their schemas. A rule that names such a
             form itself goes before.
@@ -96,6 +99,9 @@ class SingleDimStrategy:
     allow_uneven_sharding: bool = field(default=False, kw_only=True)
     allow_unbacked_sharding: bool | None = field(default=None, kw_only=True)
     allow_empty_pieces: bool = field(default=True, kw_only=True)
+    random: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = field(
+        default=None, kw_only=True
+    )
     variants: bool = field(default=False, kw_only=True)
     aliases: Any = field(default=(), kw_only=True)
     samples: Callable[[], Iterable[Any]] | None = field(default=None, kw_only=True)
@@ -112,6 +118,11 @@ class SingleDimStrategy:
             raise InvalidContributionError(
                 f"SingleDimStrategy({self.op!s}): rule is a {type(self.rule).__name__}, neither a"
                 " function (op, args, kwargs) -> rows nor a template such as einsum('mk,kn->mn')"
+            )
+        if self.random is not None and not callable(self.random):
+            raise InvalidContributionError(
+                f"SingleDimStrategy({self.op!s}): random is a {type(self.random).__name__}; give a"
+                " function (args, kwargs) -> bool, or None for what torch's schema says"
             )
         fields = ("static_argnum", "static_kwargkey", "needs_pytree")
         if self.schema_info is not None and not all(hasattr(self.schema_info, f) for f in fields):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 
 import dtensor_registry
@@ -99,3 +99,36 @@ def test_heads_cut_alike_need_no_communication_forward_or_backward(ranks: Any) -
     assert output.placements == (Shard(1),)
     assert all(gradient.placements == (Shard(1),) for gradient in gradients)
     assert moved.get_total_counts() == 0
+
+
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0), Shard(2)])
+def test_attention_without_dropout_draws_nothing_so_it_may_be_whole(
+    ranks: Any, placement: Placement
+) -> None:
+    whole = [torch.randn(2, 2, 7, 16) for _ in range(3)]
+    with dtensor_registry.install():
+        inputs = [
+            distribute_tensor(tensor, ranks, [placement]).requires_grad_() for tensor in whole
+        ]
+        output = F.scaled_dot_product_attention(*inputs)
+        output.sum().backward()
+    leaves = [tensor.requires_grad_() for tensor in whole]
+    expected = F.scaled_dot_product_attention(*leaves)
+    expected.sum().backward()
+    torch.testing.assert_close(output.full_tensor().reconcile(), expected)
+    for cut, leaf in zip(inputs, leaves, strict=True):
+        assert cut.grad is not None
+        torch.testing.assert_close(cut.grad.full_tensor().reconcile(), leaf.grad)
+
+
+def test_attention_with_dropout_is_refused_where_ranks_would_draw_their_own(ranks: Any) -> None:
+    op = overload(f"{CPU}.default")
+    whole, cut = (
+        distribute_tensor(torch.randn(2, 2, 8, 16), ranks, [placement])
+        for placement in (Replicate(), Shard(0))
+    )
+    with dtensor_registry.install():
+        with pytest.raises(RuntimeError, match="draws random numbers; its output 0 would be"):
+            op(whole, whole, whole, 0.5)
+        assert op(whole, whole, whole, 0.0)[0].placements == (Replicate(),)
+        assert op(cut, cut, cut, 0.0)[0].placements == (Shard(0),)

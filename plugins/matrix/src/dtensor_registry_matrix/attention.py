@@ -123,6 +123,16 @@ def fused_attention_backward_rows(
     return rows
 
 
+def for_cpu_drops(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Say whether a call of `_scaled_dot_product_flash_attention_for_cpu` has dropout."""
+    return _flags(args[3:])[0]
+
+
+def fused_drops(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Say whether a call of `_scaled_dot_product_fused_attention_overrideable` has dropout."""
+    return _flags(args[4:])[0]
+
+
 def _flags(flags: Sequence[Any]) -> tuple[bool, bool]:
     """Read dropout_p and is_causal, where the call has them."""
     return bool(flags and flags[0]), bool(len(flags) > 1 and flags[1])

@@ -26,6 +26,7 @@ STRATEGIES = (
         "aten._scaled_dot_product_flash_attention_for_cpu.default",
         attention.attention_for_cpu_rows,
         allow_empty_pieces=False,  # its kernel divides by the number of heads
+        random=attention.for_cpu_drops,
         samples=samples.attention,
     ),
     SingleDimStrategy(
@@ -37,6 +38,7 @@ STRATEGIES = (
     SingleDimStrategy(
         "aten._scaled_dot_product_fused_attention_overrideable.default",
         attention.fused_attention_rows,
+        random=attention.fused_drops,
         samples=lent_kernel.fused_attention,
     ),
     SingleDimStrategy(
