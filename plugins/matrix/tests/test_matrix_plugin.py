@@ -344,8 +344,8 @@ def test_linear_reaches_dtensor_whole_only_under_inference_mode() -> None:
     assert {"aten.t.default", "aten.mm.default"} <= parts
 
 
-# What torch 2.13 has a single-dim rule for; all others it decomposes, or it has no rule.
-SINGLE_DIM = ("mm", "bmm", "addmm", "baddbmm")
+# What torch has a single-dim rule for; all others it decomposes, or it has no rule.
+SINGLE_DIM = ("mm", "bmm", "addmm", "baddbmm", *(("dot",) if torch.__version__ >= "2.14" else ()))
 
 
 @pytest.mark.parametrize("name", NAMES)
