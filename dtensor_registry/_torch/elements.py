@@ -50,8 +50,14 @@ def decide_elements(
     children: list[OpStrategy] = []
     for index in range(length):
         element = _element(op, op_schema, index)
-        meta = None if output_meta is None else output_meta[index]
-        key = (tensor_specs(element), meta)
+        specs = tensor_specs(element)
+        if output_meta is not None:
+            meta = output_meta[index]
+        else:
+            # The list form returns nothing. What its element returns is what it writes to, and
+            # without metadata it would count as no tensor and could be placed anywhere.
+            meta = specs[0][0].tensor_meta if facts(op).tensor_outputs == 1 else None
+        key = (specs, meta)
         if key not in known:
             known[key] = decide(element, meta)
         decided = known[key]
