@@ -16,14 +16,15 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # Several ranks share few cores: one thread each is faster than many that wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test bench parity soak test-matrix clean
+.PHONY: help demo test bench parity soak test-matrix test-newest clean
 help:
 	@echo "make demo    train the example model on four ranks, beside the same model on one"
 	@echo "make test    every check that CI runs: ruff, mypy, import-linter, pytest"
 	@echo "make bench   measure propagation beside bare torch: a table and a plot"
 	@echo "make parity  programs and calls, bare torch beside the registry: never worse than torch"
 	@echo "make soak    dispatch from two threads while rules change: right answers, flat memory"
-	@echo "make test-matrix   the suite on each version of torch, in environments of its own"
+	@echo "make test-matrix   the whole suite on each version of torch, in environments of its own"
+	@echo "make test-newest   the same on the newest version alone"
 	@echo "make clean   remove the environment and all caches"
 
 demo: $(RUN_STAMP)
@@ -49,8 +50,11 @@ soak: $(CHECK_STAMP)
 	$(BIN)/python scripts/soak.py
 
 # Some GiB for each version, outside of the checkout; not part of `make test`.
-test-matrix: $(CHECK_STAMP)
-	$(BIN)/python scripts/test_matrix.py --write
+test-matrix:
+	$(PYTHON) scripts/test_matrix.py
+
+test-newest:
+	$(PYTHON) scripts/test_matrix.py --newest
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
