@@ -56,9 +56,9 @@ def test_the_declared_range_is_the_minor_versions_that_are_tested(
         assert allowed == minors, package
 
 
-def test_an_ordinary_run_is_on_the_oldest_tested_version(checkout: Path) -> None:
+def test_an_ordinary_run_is_on_a_tested_version(checkout: Path) -> None:
     lines = (checkout / "constraints.txt").read_text("utf-8").splitlines()
-    assert f"torch=={TESTED[0]}" in lines
+    assert {line for line in lines if line.startswith("torch==")} <= {f"torch=={v}" for v in TESTED}
 
 
 def test_the_matrix_runs_every_test_that_an_ordinary_run_does(
