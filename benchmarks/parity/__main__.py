@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
@@ -89,7 +90,8 @@ def main() -> int:
     for each in bad:
         print(f"{each.verdict}: --{each.kind} {each.name}")
     if chosen.json:
-        chosen.json.write_text(json.dumps([each.as_json() for each in found], indent=1) + "\n")
+        written = {"torch": version("torch"), "found": [each.as_json() for each in found]}
+        chosen.json.write_text(json.dumps(written, indent=1) + "\n")
     print(last_line(found))
     return int(bool(bad))
 

@@ -122,7 +122,10 @@ class Compared:
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}: --{self.kind} {self.name}{self.about and '  ' + self.about}"]
-        return "\n".join([*lines, *(f"    {way:9} {seen}" for way, seen in self.seen.items())])
+        ways: dict[str, list[str]] = {}
+        for way, seen in self.seen.items():
+            ways.setdefault(str(seen), []).append(way)
+        return "\n".join([*lines, *(f"    {', '.join(w)}: {seen}" for seen, w in ways.items())])
 
     def as_json(self) -> dict[str, Any]:
         """Write it down for `--json`."""
