@@ -6,13 +6,13 @@ process and at any time: everything drawn is seeded by that name.
 
 from __future__ import annotations
 
+import pickle
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch._ops import OpOverload
 
 from dtensor_registry._torch.catalog import find_op, overloads
@@ -118,15 +118,21 @@ def _rule(op: Any, args: Any, kwargs: Any) -> Any:
     return torch_rows(op, args, kwargs) or []
 
 
-def write_calls(calls: list[Call], file: Path) -> None:
+def write_calls(calls: Iterable[Call], file: Path) -> None:
     """Write calls down for other processes."""
-    torch.save([(c.name, c.op, c.sample, c.start, c.mesh) for c in calls], file)
+    file.write_bytes(pickle.dumps({call.name: pickle.dumps(call) for call in calls}))
 
 
-def read_calls(file: Path) -> dict[str, Call]:
-    """Read what `write_calls` wrote."""
-    found = (Call(*parts) for parts in torch.load(file, weights_only=False))
-    return {call.name: call for call in found}
+def read_calls(file: Path) -> Mapping[str, bytes]:
+    """Read what `write_calls` wrote, each call for itself to be read by `read_call`."""
+    found: dict[str, bytes] = pickle.loads(file.read_bytes())
+    return found
+
+
+def read_call(written: bytes) -> Call:
+    """Read one call."""
+    call: Call = pickle.loads(written)
+    return call
 
 
 def start_of(call: Call) -> Start:

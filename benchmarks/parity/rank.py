@@ -9,7 +9,7 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -150,17 +150,17 @@ def main(kind: str, way: str, rank: int, folder: Path, pipe: Connection) -> None
 
 def _served(task: dict[str, Any], stage: Stage, rank: int) -> dict[str, Any]:
     if "call" in task:
-        if task["file"] not in _CALLS:
-            from benchmarks.parity.calls import read_calls
+        from benchmarks.parity.calls import read_call, read_calls
 
+        if task["file"] not in _CALLS:
             _CALLS[task["file"]] = read_calls(Path(task["file"]))
-        return run_call(_CALLS[task["file"]][task["call"]], stage)
+        return run_call(read_call(_CALLS[task["file"]][task["call"]]), stage)
     _empty(stage, rank)
     torch.set_default_dtype(torch.float64)
     return run_program(PROGRAMS[task["program"]], stage, Path(task["truth"]))
 
 
-_CALLS: dict[str, dict[str, Any]] = {}
+_CALLS: dict[str, Mapping[str, bytes]] = {}
 
 
 @contextlib.contextmanager

@@ -62,7 +62,7 @@ def run_calls(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="parity-calls-"))
         workers = stack.enter_context(ThreadPoolExecutor(2))
         file = Path(folder) / "calls.pt"
-        write_calls(list(calls), file)
+        write_calls(calls, file)
         simulated = [stack.enter_context(Pool("simulated", way)) for way in ways]
         real = [stack.enter_context(Pool("gloo", way)) for way in ways]
         uncorrected = stack.enter_context(Pool("gloo", "uncorrected"))
