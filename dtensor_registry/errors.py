@@ -306,6 +306,17 @@ class NoStrategyError(RegistryError, NotImplementedError):
         )
 
 
+class RefusedCallError(RegistryError, RuntimeError):
+    """A correction refuses a call that torch would get wrong."""
+
+    def __init__(self, op: str, owner: str, because: str, inputs: str, advice: str) -> None:
+        self.op = op
+        super().__init__(
+            f"{op} would give a wrong result: {because}.\n  inputs {inputs}\n"
+            f"  refused by {owner}\n  {advice}"
+        )
+
+
 class RandomOpError(RegistryError, RuntimeError):
     """An op draws random numbers, and ranks that must agree would draw different ones."""
 

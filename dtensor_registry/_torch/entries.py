@@ -7,6 +7,7 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
+from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.catalog import SINGLE_DIM, find_op
 from dtensor_registry._torch.corrected import as_rule_of, corrected_entry, corrected_rule
 from dtensor_registry._torch.execute import Executor
@@ -19,7 +20,7 @@ from dtensor_registry._torch.variants import base_of, derived, widened
 from dtensor_registry.discovery import LOCAL, Contribution
 from dtensor_registry.errors import InvalidContributionError, MisfitError, NotationError
 from dtensor_registry.resolution import Resolution
-from dtensor_registry.rules import Rule, Without
+from dtensor_registry.rules import Amended, Rule, Without
 from dtensor_registry.rules.signature import Signature, bind
 
 
@@ -33,6 +34,8 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     strategy = contribution.strategy
     if isinstance(strategy.rule, Without):
         return corrected_entry(op, contribution)
+    if isinstance(strategy.rule, Amended):
+        return _amended_entry(op, contribution, strategy.rule)
     handler = LEDGER.original(HANDLERS, op)
     if handler is not None:
         named = getattr(handler, "__name__", repr(handler))
@@ -60,6 +63,17 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     executes = known.beyond_torch or (given is None and known.complex_in_key)
     executor = Executor(rule, info, schema_info) if executes else None
     return Entry(info, schema_info, executor)
+
+
+def _amended_entry(op: OpOverload, contribution: Contribution, rule: Amended) -> Entry:
+    """Make the entry of one op that torch runs in its own way, but for some calls."""
+    amended = AmendedTorch(rule, contribution.origin)
+    handler = LEDGER.original(HANDLERS, op)
+    return Entry(
+        amended,
+        runtime_schema_info(op, contribution.strategy.schema_info),
+        None if handler is None else amended.handler(handler),
+    )
 
 
 def full_mesh_entry(op: OpOverload, strategy_function: Any, schema_info: Any) -> Entry:

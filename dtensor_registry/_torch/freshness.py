@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.distributed.tensor._dispatch import OpDispatcher
 from torch.distributed.tensor._op_schema import OpSchema, OutputSharding
 from torch.distributed.tensor._sharding_prop import LocalLRUCache
 
+from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.kept import forget_rows
 from dtensor_registry._torch.tables import propagator
 
@@ -86,11 +88,15 @@ def epoch() -> int:
     return _epoch
 
 
-def hook_in(find_fallback: Callable[[OpSchema], bool]) -> None:
+def hook_in(
+    find_fallback: Callable[[OpSchema], bool],
+    find_amended: Callable[[OpOverload], AmendedTorch | None],
+) -> None:
     """Make torch's propagator answer with `FreshSharding`.
 
     Args:
         find_fallback: gives the op of a call that has no rule a fallback, if there is one.
+        find_amended: finds what a plugin amends in torch's own way to run an op.
     """
     global _find_fallback
     _find_fallback = find_fallback
@@ -100,7 +106,12 @@ def hook_in(find_fallback: Callable[[OpSchema], bool]) -> None:
     def propagate_op_sharding_non_cached(op_schema: OpSchema) -> OutputSharding:
         # Another thread may change rules while the answer is made: it is of the time before.
         asked = _epoch
-        return FreshSharding(op_schema, ask(prop, op_schema), asked)
+        amended = find_amended(op_schema.op)
+        if amended is None:
+            answer = ask(prop, op_schema)
+        else:
+            answer = amended.answer(op_schema, lambda schema: ask(prop, schema))
+        return FreshSharding(op_schema, answer, asked)
 
     prop.propagate_op_sharding_non_cached = propagate_op_sharding_non_cached
 

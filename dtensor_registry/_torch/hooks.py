@@ -19,6 +19,7 @@ from torch.distributed.tensor._op_schema import OpInfo, OpSchema
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._pytree import tree_leaves
 
+from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.decompositions import is_decomposed
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
@@ -88,6 +89,9 @@ class Binder(Protocol):
     def bind_unshaped(self, op: OpOverload, specs: Specs) -> bool:
         """Let the host run an op whose output shapes torch cannot know."""
 
+    def amended(self, op: OpOverload) -> AmendedTorch | None:
+        """Find what a plugin amends in torch's own way to run an op."""
+
     def executor(self, op: OpOverload) -> Executor | None:
         """Make what runs an op by the host's rule for it, if it has one."""
 
@@ -146,6 +150,10 @@ class DispatchHooks:
     ) -> Any:
         binder = self._binder
         binder.meet(info.schema)
+        amended = binder.amended(op)
+        compute = None if amended is None else amended.computation(info.schema)
+        if compute is not None:
+            return compute(op, args, kwargs)
         if not (binder.bind_pending(op) or binder.bind_early(op, specs_in(info.schema))):
             self._decisions[op] += 1
             if self._decisions[op] > MAX_CACHED:

@@ -31,6 +31,7 @@ from dtensor_registry._torch import (
     prices,
     program,
 )
+from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.execute import Executor
 from dtensor_registry._torch.hooks import DispatchHooks, Specs, in_dispatch, specs_in
 from dtensor_registry._torch.interrupts import Interrupts
@@ -47,7 +48,8 @@ class Entry:
     """How one op is sharded while a layer rules it.
 
     Attributes:
-        rule: a single-dim rule, or a function `(op_schema) -> OpStrategy` for the whole mesh.
+        rule: a single-dim rule, a function `(op_schema) -> OpStrategy` for the whole mesh, or what
+            is amended in torch's own way, which stays.
         schema_info: what is in torch's cache key.
         handler: runs the op in place of torch's own path, or None.
     """
@@ -62,6 +64,8 @@ class Entry:
         info: dict[Cell, Any] = {("op_to_schema_info", op): self.schema_info}
         if self.handler is not None:
             info[HANDLERS, op] = self.handler
+        if isinstance(self.rule, AmendedTorch):
+            return info
         if isinstance(self.rule, _SingleDimStrategyInfo):
             return info | {("op_single_dim_strategy_funcs", op): self.rule}
         return info | {
@@ -311,6 +315,13 @@ class Loan:
             return False
         return self.bind_missing(op, specs, early=True)
 
+    def amended(self, op: OpOverload) -> AmendedTorch | None:
+        """Find what a plugin amends in torch's own way to run an op."""
+        found = self.find(op)
+        if found is None or not isinstance(found[1].rule, AmendedTorch):
+            return None
+        return found[1].rule
+
     def executor(self, op: OpOverload) -> Executor | None:
         """Make what runs an op by the rule of the layer that rules it."""
         found = self.find(op)
@@ -374,7 +385,9 @@ class Loan:
         if self._layers and not self._hooked:
             self._hooked = True  # from here on there is something to take out
             setattr(_sharding_prop, decide.EXPAND, decide.expand)
-            freshness.hook_in(lambda schema: self.bind_missing(schema.op, specs_in(schema)))
+            freshness.hook_in(
+                lambda schema: self.bind_missing(schema.op, specs_in(schema)), self.amended
+            )
             program.hook_in(self.register)
             self._hooks.hook_in()
         counting = self.uncovered

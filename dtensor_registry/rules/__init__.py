@@ -1,5 +1,6 @@
 """The vocabulary of rules: strategies, templates that make rules, and the metadata they read."""
 
+from dtensor_registry.rules.amended import Amended, Amendment, Compute, MoveFirst, Refuse, amended
 from dtensor_registry.rules.batched import Batched, batched
 from dtensor_registry.rules.einsum import Einsum, einsum
 from dtensor_registry.rules.frozen import Case, Frozen, case, frozen
@@ -7,6 +8,7 @@ from dtensor_registry.rules.like import Like, like
 from dtensor_registry.rules.metadata import TensorMeta, count_outputs, is_tensor, tensor_inputs
 from dtensor_registry.rules.notation import Notation, notation
 from dtensor_registry.rules.passthrough import Passthrough, passthrough
+from dtensor_registry.rules.placed import PlacedCall, PlacedTensor
 from dtensor_registry.rules.pointwise import Pointwise, pointwise
 from dtensor_registry.rules.reduction import Reduction, reduction
 from dtensor_registry.rules.row import NamedRow, Rows, row, rows
@@ -16,19 +18,26 @@ from dtensor_registry.rules.without import CORRECTED_TABLE, Without, WrongRows, 
 
 __all__ = [
     "CORRECTED_TABLE",
+    "Amended",
+    "Amendment",
     "Batched",
     "Bindable",
     "Case",
+    "Compute",
     "Einsum",
     "FallbackStrategy",
     "Frozen",
     "Like",
+    "MoveFirst",
     "NamedRow",
     "Notation",
     "Parameter",
     "Passthrough",
+    "PlacedCall",
+    "PlacedTensor",
     "Pointwise",
     "Reduction",
+    "Refuse",
     "Rows",
     "Rule",
     "SchemaInfo",
@@ -37,6 +46,7 @@ __all__ = [
     "TensorMeta",
     "Without",
     "WrongRows",
+    "amended",
     "batched",
     "bind",
     "case",

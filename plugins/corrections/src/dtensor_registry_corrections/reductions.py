@@ -1,0 +1,104 @@
+"""Reductions that have no value on an empty piece, and functions of a pending maximum."""
+
+from __future__ import annotations
+
+from dtensor_registry import (
+    MoveFirst,
+    Partial,
+    PlacedCall,
+    PlacedTensor,
+    SingleDimStrategy,
+    amended,
+)
+
+EXTREMES = (
+    "aten.amax.default",
+    "aten.amin.default",
+    "aten.aminmax.default",
+    "aten.argmax.default",
+    "aten.argmin.default",
+    "aten.max.default",
+    "aten.min.default",
+)
+
+NORMS = ("aten.linalg_vector_norm.default", "aten.norm.Scalar")
+
+FOURIER = ("aten._fft_c2c.default", "aten._fft_c2r.default", "aten._fft_r2c.default")
+
+
+def extreme_of_an_empty_piece(call: PlacedCall) -> MoveFirst | None:
+    """Gather a tensor of which some rank would have nothing to reduce.
+
+    That rank would raise alone, and the others would wait for it.
+    """
+    tensor = call.tensors["self"]
+    wrong = _empty_where_reduced(tensor, call.arguments.get("dim"))
+    return MoveFirst({"self": tensor.replicated(*wrong)}) if wrong else None
+
+
+def norm_of_empty_or_pending(call: PlacedCall) -> MoveFirst | None:
+    """Gather what has no norm on an empty piece; reduce what is a maximum before its size counts.
+
+    The largest absolute value of a pending maximum is not the maximum of the ranks' largest
+    absolute values: a rank may hold a large negative number that another one outdoes.
+    """
+    tensor = call.tensors["self"]
+    order = call.arguments.get("ord", call.arguments.get("p"))
+    wrong = set(_pending_extremes(tensor))
+    # Of nothing there is neither a largest value nor a sum of inverse powers.
+    if isinstance(order, (int, float)) and (order < 0 or order == float("inf")):
+        wrong |= set(_empty_where_reduced(tensor, call.arguments.get("dim")))
+    return MoveFirst({"self": tensor.replicated(*wrong)}) if wrong else None
+
+
+def transform_of_an_extreme(call: PlacedCall) -> MoveFirst | None:
+    """Reduce a pending maximum or minimum before a transform, which mixes elements."""
+    tensor = call.tensors["self"]
+    wrong = _pending_extremes(tensor)
+    return MoveFirst({"self": tensor.replicated(*wrong)}) if wrong else None
+
+
+def _empty_where_reduced(tensor: PlacedTensor, dim: object) -> tuple[int, ...]:
+    """List the mesh dims that cut a dim that is reduced so finely that a rank has nothing."""
+    rank = len(tensor.shape)
+    dims = [dim] if isinstance(dim, int) else dim if isinstance(dim, (list, tuple)) else []
+    reduced = {d % rank for d in dims} if rank and dims else set(range(rank))
+    return tuple(
+        mesh_dim
+        for d in sorted(reduced)
+        if tensor.shape[d] > 0 and 0 in tensor.piece_sizes(d)
+        for mesh_dim in tensor.cuts(d)
+    )
+
+
+def _pending_extremes(tensor: PlacedTensor) -> tuple[int, ...]:
+    return tuple(
+        mesh_dim
+        for mesh_dim, placement in enumerate(tensor.placements)
+        if placement in (Partial("max"), Partial("min"))
+    )
+
+
+REDUCTIONS: tuple[SingleDimStrategy, ...] = (
+    SingleDimStrategy(
+        list(EXTREMES),
+        amended(
+            extreme_of_an_empty_piece,
+            because="a rank without data raises alone, and the others wait for it",
+        ),
+    ),
+    SingleDimStrategy(
+        list(NORMS),
+        amended(
+            norm_of_empty_or_pending,
+            because="a norm is taken of an empty piece, or of a maximum that is yet to be found",
+        ),
+    ),
+    SingleDimStrategy(
+        list(FOURIER),
+        amended(
+            transform_of_an_extreme,
+            because="a transform is taken of a maximum that is yet to be found",
+        ),
+    ),
+)
