@@ -344,6 +344,19 @@ class MutationError(RegistryError, RuntimeError):
         )
 
 
+class ShardOrderError(RegistryError, RuntimeError):
+    """A tensor is cut in an order of its own, which an op would take for the default one."""
+
+    def __init__(self, op: str, argument: str, shown: str, problem: str, target: str) -> None:
+        self.op = op
+        self.argument = argument
+        super().__init__(
+            f"{op}: {argument} is {shown}: the numbers tell in which order mesh dims cut it, and it"
+            f" is not the default order.\n  {problem}.\n"
+            f"  Redistribute it first:  x.redistribute(placements={target})"
+        )
+
+
 class MixedTensorsError(RegistryError, RuntimeError):
     """A plain tensor was passed where DTensors are; torch's own words, and which argument."""
 

@@ -35,6 +35,11 @@ from dtensor_registry._torch.prices import nbytes_of
 from dtensor_registry._torch.rehearsal import shape_is_changed
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts
+from dtensor_registry._torch.shard_order import (
+    has_own_order,
+    is_pieces_alone,
+    run_in_default_order,
+)
 from dtensor_registry._torch.tables import dispatcher, propagator
 from dtensor_registry.errors import (
     FallbackRefusedError,
@@ -90,6 +95,8 @@ class Executor:
             MutationError: if an argument cannot be written to as it is placed.
         """
         call = read_arguments(op, args, kwargs or {}, self.schema_info)
+        if any(map(has_own_order, call.specs)) and not is_pieces_alone(op, call.specs):
+            return run_in_default_order(op, args, kwargs or {})
         plan = self._plan(call)
         held = call.locals
         moved = [

@@ -19,6 +19,7 @@ from torch.distributed.tensor._sharding_prop import LocalLRUCache
 
 from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.kept import forget_rows
+from dtensor_registry._torch.shard_order import refuse_own_order
 from dtensor_registry._torch.tables import propagator
 
 _epoch = 0
@@ -106,12 +107,17 @@ def hook_in(
     def propagate_op_sharding_non_cached(op_schema: OpSchema) -> OutputSharding:
         # Another thread may change rules while the answer is made: it is of the time before.
         asked = _epoch
+<<<<<<< HEAD
         amended = find_amended(op_schema.op)
         if amended is None:
             answer = ask(prop, op_schema)
         else:
             answer = amended.answer(op_schema, lambda schema: ask(prop, schema))
         return FreshSharding(op_schema, answer, asked)
+=======
+        refuse_own_order(op_schema.op, op_schema.args_spec)
+        return FreshSharding(op_schema, ask(prop, op_schema), asked)
+>>>>>>> 1f48abe (A tensor cut in another shard order is another place)
 
     prop.propagate_op_sharding_non_cached = propagate_op_sharding_non_cached
 

@@ -25,6 +25,11 @@ from dtensor_registry._torch.decompositions import is_decomposed
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
 from dtensor_registry._torch.explaining.command import command_for
 from dtensor_registry._torch.schema import facts
+from dtensor_registry._torch.shard_order import (
+    has_own_order,
+    is_pieces_alone,
+    run_in_default_order,
+)
 from dtensor_registry._torch.tables import dispatcher, has_rule
 from dtensor_registry.errors import MixedTensorsError, NoStrategyError
 
@@ -150,11 +155,14 @@ class DispatchHooks:
     ) -> Any:
         binder = self._binder
         binder.meet(info.schema)
+        specs = specs_in(info.schema)
+        if any(map(has_own_order, specs)) and not is_pieces_alone(op, specs):
+            return run_in_default_order(op, args, kwargs)
         amended = binder.amended(op)
         compute = None if amended is None else amended.computation(info.schema)
         if compute is not None:
             return compute(op, args, kwargs)
-        if not (binder.bind_pending(op) or binder.bind_early(op, specs_in(info.schema))):
+        if not (binder.bind_pending(op) or binder.bind_early(op, specs)):
             self._decisions[op] += 1
             if self._decisions[op] > MAX_CACHED:
                 executor = self._uncached(op)
@@ -163,13 +171,13 @@ class DispatchHooks:
             try:
                 return torch_path(op, args, kwargs, info, *rest)
             except NotImplementedError as error:
-                if not binder.bind_missing(op, specs_in(info.schema)):
+                if not binder.bind_missing(op, specs):
                     self._say_more(op, args, kwargs, error)
                     raise
             except RuntimeError as error:
                 if not self._may_execute(op, error):
                     raise
-                if not binder.bind_unshaped(op, specs_in(info.schema)):
+                if not binder.bind_unshaped(op, specs):
                     self._say_more(op, args, kwargs, error)
                     raise
         # The cache key of this call was made without the schema info that the op has now:

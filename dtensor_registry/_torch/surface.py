@@ -190,7 +190,15 @@ SURFACE = (
         f"{_TENSOR}._dtensor_spec",
         "DTensorSpec",
         ("mesh", "placements", "tensor_meta"),
-        attributes=("is_default_device_order", "is_replicated", "shape", "shard_order", "stride"),
+        attributes=(
+            "_convert_shard_order_to_StridedShard",
+            "format_shard_order_str",
+            "is_default_device_order",
+            "is_replicated",
+            "shape",
+            "shard_order",
+            "stride",
+        ),
     ),
     PrivateName(f"{_TENSOR}._dtensor_spec", "TensorMeta", ("shape", "stride", "dtype")),
     PrivateName(

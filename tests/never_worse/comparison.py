@@ -50,6 +50,16 @@ class Outcome:
                 return f"result {at} is {value}, not {wanted}"
         return ""
 
+    def worse_than(self, bare: Outcome) -> str:
+        """Say in what this is worse than what bare torch did right, or ""."""
+        if self.error:
+            return self.error
+        if self.placements != bare.placements:
+            return f"gives {self.placements}, bare torch {bare.placements}"
+        if self.collectives > bare.collectives:
+            return f"takes {self.collectives} collectives, bare torch {bare.collectives}"
+        return ""
+
 
 class Comparison:
     """Runs programs on one mesh."""
@@ -137,49 +147,57 @@ class Comparison:
             counted.get_total_counts(),
         )
 
+    def outcomes(
+        self,
+        programs: Mapping[str, Program],
+        *tensors: tuple[torch.Tensor, str],
+        order: Sequence[str] = DEFAULT,
+    ) -> dict[str, Outcome]:
+        """Run programs with the registry installed; no number that they give is wrong.
+
+        Each runs twice, so that what torch caches is used as well.
+        """
+        found: dict[str, Outcome] = {}
+        with dr.install(Settings(order=tuple(order))):
+            for name, program in programs.items():
+                first, found[name] = self.run(program, tensors), self.run(program, tensors)
+                again = (found[name].placements, found[name].error)
+                assert (first.placements, first.error) == again, name
+        wrong = []
+        for name, program in programs.items():
+            alone = self.run(program, [(whole, "") for whole, _ in tensors])
+            assert not alone.error, f"{name} in one process: {alone.error}"
+            if not found[name].error and found[name].differs_from(alone):
+                wrong.append(f"{name}: {found[name].differs_from(alone)}")
+        assert not wrong, "\n".join(wrong)
+        return found
+
     def assert_none_worse(
         self,
         programs: Mapping[str, Program],
         *tensors: tuple[torch.Tensor, str],
         order: Sequence[str] = DEFAULT,
-    ) -> list[Outcome]:
+    ) -> dict[str, Outcome]:
         """Hold programs against bare torch and one process; give what they did here.
 
         What bare torch does right is done right, with no other placements and no more
         collectives; with another order of rules placements may differ and a refusal is allowed,
-        a wrong number is not. Each program runs twice, so that what torch caches is used as well.
+        a wrong number is not.
         """
         bare = {name: self.run(program, tensors) for name, program in programs.items()}
-        found, worse = [], []
-        with dr.install(Settings(order=tuple(order))):
-            for name, program in programs.items():
-                first, second = self.run(program, tensors), self.run(program, tensors)
-                assert (first.placements, first.error) == (second.placements, second.error), name
-                found.append(second)
-        for (name, program), registry in zip(programs.items(), found, strict=True):
+        found = self.outcomes(programs, *tensors, order=order)
+        if tuple(order) != DEFAULT:
+            return found
+        worse = []
+        for name, program in programs.items():
             alone = self.run(program, [(whole, "") for whole, _ in tensors])
-            problem = _worse(alone, bare[name], registry, strict=tuple(order) == DEFAULT)
+            if bare[name].error or bare[name].differs_from(alone):
+                continue
+            problem = found[name].worse_than(bare[name])
             if problem:
                 worse.append(f"{name}: {problem}")
         assert not worse, "\n".join(worse)
         return found
-
-
-def _worse(alone: Outcome, bare: Outcome, registry: Outcome, strict: bool) -> str:
-    """Say in what the registry is worse than bare torch, or ""."""
-    if alone.error:
-        return f"in one process: {alone.error}"
-    if not registry.error and registry.differs_from(alone):
-        return registry.differs_from(alone)
-    if not strict or bare.error or bare.differs_from(alone):
-        return ""
-    if registry.error:
-        return registry.error
-    if registry.placements != bare.placements:
-        return f"gives {registry.placements}, bare torch {bare.placements}"
-    if registry.collectives > bare.collectives:
-        return f"takes {registry.collectives} collectives, bare torch {bare.collectives}"
-    return ""
 
 
 def _whole(tensor: Any) -> torch.Tensor:
