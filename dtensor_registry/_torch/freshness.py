@@ -107,17 +107,13 @@ def hook_in(
     def propagate_op_sharding_non_cached(op_schema: OpSchema) -> OutputSharding:
         # Another thread may change rules while the answer is made: it is of the time before.
         asked = _epoch
-<<<<<<< HEAD
+        refuse_own_order(op_schema.op, op_schema.args_spec)
         amended = find_amended(op_schema.op)
         if amended is None:
             answer = ask(prop, op_schema)
         else:
             answer = amended.answer(op_schema, lambda schema: ask(prop, schema))
         return FreshSharding(op_schema, answer, asked)
-=======
-        refuse_own_order(op_schema.op, op_schema.args_spec)
-        return FreshSharding(op_schema, ask(prop, op_schema), asked)
->>>>>>> 1f48abe (A tensor cut in another shard order is another place)
 
     prop.propagate_op_sharding_non_cached = propagate_op_sharding_non_cached
 
