@@ -11,9 +11,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -93,6 +100,14 @@ class LinkSettings(BaseModel):
     latency: float | None = Field(default=None, ge=0, description="Microseconds for each hop.")
 
 
+def _check_of(value: Any) -> Any:
+    """Read what the setting was before it had names."""
+    try:
+        return "wait" if TypeAdapter(bool).validate_python(value) else "off"
+    except ValidationError:
+        return value
+
+
 class Settings(BaseSettings):
     """Every setting, its default and its meaning.
 
@@ -154,9 +169,11 @@ class Settings(BaseSettings):
         description="Mesh dim, by name or by number from the outermost, -> its bandwidth and"
         " latency. That changes which placements are cheapest, never what an op computes.",
     )
-    check_ranks: bool = Field(
-        default=False,
-        description="Compare the rules of all ranks of a mesh when it is first used.",
+    check_ranks: Annotated[Literal["publish", "wait", "off"], BeforeValidator(_check_of)] = Field(
+        default="publish",
+        description="Compare the rules of the ranks of a mesh when it is first used. publish: each"
+        " rank with those that were there before, without waiting; wait: all with all, waiting for"
+        " the last; off: not at all. `true` is `wait`, `false` is `off`.",
     )
     lock: str | None = Field(
         default=None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from dtensor_registry._torch.catalog import Op, TorchCatalog, find_op
@@ -13,12 +15,13 @@ from dtensor_registry._torch.fallback import FallbackPolicy
 from dtensor_registry._torch.loan import LOAN, Layer
 from dtensor_registry._torch.replicate import replicate_op_strategy
 from dtensor_registry._torch.trespass import watch
-from dtensor_registry.discovery import discover
+from dtensor_registry.discovery import Fallback, discover
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.installation.fingerprint import of_fallbacks, of_rules
+from dtensor_registry.installation.plugins import in_force
 from dtensor_registry.resolution import resolve
 from dtensor_registry.rules.strategy import op_name
-from dtensor_registry.settings import read_settings
+from dtensor_registry.settings import Settings, read_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,25 @@ def _check(packs: Any) -> None:
 
 
 def _every_fallback() -> FallbackPolicy:
-    settings = read_settings()
+    """Take the fallbacks of the installation in force, or of the plugins that are there."""
+    held = in_force()
+    settings = read_settings() if held is None else held.settings
     if settings.fallback.mode == "off":
         chosen = settings.fallback.model_copy(update={"mode": "warn"})
         settings = settings.model_copy(update={"fallback": chosen})
-    with LOAN.lock:  # what another thread installs meanwhile is no plugin's doing
-        discovery = discover(settings, watch)
-    fallbacks = resolve(discovery, settings, TorchCatalog()).fallbacks
+    if held is not None:
+        return FallbackPolicy(held.resolution.fallbacks, settings)
+    # What another thread installs meanwhile is no plugin's doing.
+    with LOAN.lock:
+        fallbacks = _fallbacks_of(settings.model_dump_json(), tuple(sys.path))
     return FallbackPolicy(fallbacks, settings)
+
+
+@lru_cache(maxsize=1)
+def _fallbacks_of(settings_json: str, path: tuple[str, ...]) -> tuple[Fallback, ...]:
+    """Find the fallbacks of the plugins on a path; a context in a loop finds them once."""
+    settings = Settings.model_validate_json(settings_json)
+    return resolve(discover(settings, watch), settings, TorchCatalog()).fallbacks
 
 
 def _ops(named: Any) -> list[Op]:

@@ -26,6 +26,7 @@ from dtensor_registry.explanation import Explanation
 from dtensor_registry.installation import ranks
 from dtensor_registry.installation.fingerprint import Fingerprint, digest_of, of_installation
 from dtensor_registry.installation.locking import check_lock
+from dtensor_registry.installation.notice import Notice
 from dtensor_registry.resolution import (
     Resolution,
     check_pins_are_used,
@@ -66,9 +67,9 @@ class Installation:
             pinned_to_torch=partial(is_left_to_torch, settings=settings),
             links=settings.links,
             parts=self.decides_by.parts,
-            met=self._meet if settings.check_ranks else None,
+            met=None if settings.check_ranks == "off" else self._meet,
         )
-        self._met: set[DeviceMesh] = set()
+        self._notices: dict[DeviceMesh, Notice | None] = {}
         self._holders = 0
 
     @property
@@ -115,15 +116,26 @@ class Installation:
             self._compare(meeting, timeout)
 
     def _meet(self, mesh: DeviceMesh) -> None:
-        """Compare the ranks of a mesh once."""
-        if mesh not in self._met:
-            meeting = meeting_on(mesh)
-            if meeting is not None:
-                self._compare(meeting)
-            self._met.add(mesh)
+        """Compare the ranks of a mesh when it is first used, and look at what they found since."""
+        if mesh in self._notices:
+            notice = self._notices[mesh]
+            if notice is not None:
+                notice.look_again()
+            return
+        meeting = meeting_on(mesh)
+        if meeting is not None and self.settings.check_ranks == "wait":
+            self._compare(meeting)
+            meeting = None
+        notice = self._notices[mesh] = None if meeting is None else Notice(self._ours(), meeting)
+        if notice is not None:
+            notice.publish()
 
     def _compare(self, meeting: Meeting, timeout: float = ranks.TIMEOUT) -> None:
-        ranks.compare(Fingerprint(LOAN.parts() or self.decides_by.parts), meeting, timeout)
+        ranks.compare(self._ours(), meeting, timeout)
+
+    def _ours(self) -> Fingerprint:
+        """Take down what is in force in this process, other installations and rules included."""
+        return Fingerprint(LOAN.parts() or self.decides_by.parts)
 
     def uninstall(self) -> None:
         """Give torch's tables back exactly as they were, once the last holder lets go.

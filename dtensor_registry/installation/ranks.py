@@ -22,6 +22,9 @@ TIMEOUT = 60.0
 GRACE = 5.0
 """Seconds that a rank which has come may take to say what it decides by."""
 
+ALL = "all"
+"""What ends a meeting to which every rank has come."""
+
 SHOWN = 10
 """Ops of which a difference is shown; one cause often has hundreds."""
 
@@ -42,17 +45,34 @@ def compare(mine: Fingerprint, meeting: Meeting, timeout: float = TIMEOUT) -> No
     place = f"dtensor_registry/{show_ranks(meeting.ranks)}"
     mine_done = f"{place}/done by {meeting.rank}"
     # The n-th meeting of one rank is the n-th of all: one that failed for want of ranks is
-    # taken up again.
-    key = f"{place}/{store.add(mine_done, 0)}"
+    # taken up again, as another attempt.
+    number = f"{place}/{store.add(mine_done, 0)}"
+    attempts = f"{number}/attempts"
+    key = f"{number}/{store.add(attempts, 0)}"
     deadline = time.monotonic() + timeout
     store.set(f"{key}/{meeting.rank}", mine.digest)
     if store.check([f"{key}/{rank}" for rank in meeting.ranks]):
-        store.set(f"{key}/all", "here")  # the last rank says so; one key is cheap to wait for
-    elif not _wait(store, f"{key}/all", deadline):
+        # The last rank says so; one key is cheap to wait for. It may be too late all the same.
+        store.compare_set(f"{key}/end", "", ALL)
+    elif not _wait(store, f"{key}/end", deadline):
         missing = [rank for rank in meeting.ranks if not store.check([f"{key}/{rank}"])]
-        store.delete_key(f"{key}/{meeting.rank}")  # who comes later shall not find us here
-        raise MissingRanksError(show_ranks(missing or meeting.ranks), timeout)
+        verdict = json.dumps({"by": meeting.rank, "missing": missing, "timeout": timeout})
+        # Who is missing is decided once, by the first whose time is out.
+        if store.compare_set(f"{key}/end", "", verdict) == verdict.encode():
+            store.add(attempts, 1)
+    end = store.get(f"{key}/end").decode()
+    if end != ALL:
+        told = json.loads(end)
+        raise MissingRanksError(show_ranks(told["missing"]), told["timeout"])
     store.add(mine_done, 1)
+    try:
+        _compare_all(mine, meeting, key)
+    finally:
+        _leave_together(meeting, key)
+
+
+def _compare_all(mine: Fingerprint, meeting: Meeting, key: str) -> None:
+    store = meeting.store
     digests = {rank: store.get(f"{key}/{rank}").decode() for rank in meeting.ranks}
     groups: dict[str, list[int]] = {}
     for rank, digest in digests.items():
@@ -60,14 +80,33 @@ def compare(mine: Fingerprint, meeting: Meeting, timeout: float = TIMEOUT) -> No
     if len(groups) == 1:
         return
     if groups[mine.digest][0] == meeting.rank:
-        store.set(f"{key}/parts/{mine.digest}", json.dumps(mine.parts))
-    parts: dict[tuple[int, ...], Mapping[str, str]] = {}
-    for digest, ranks in groups.items():
-        # That rank has been here just now: it writes at once, or never.
-        if not _wait(store, f"{key}/parts/{digest}", time.monotonic() + GRACE):
-            raise MissingRanksError(show_ranks(ranks[:1]), GRACE)
-        parts[tuple(ranks)] = dict(json.loads(store.get(f"{key}/parts/{digest}")))
+        write_parts(store, key, mine)
+    parts = {tuple(of): read_parts(store, key, digest, of[0]) for digest, of in groups.items()}
     raise RanksDisagreeError(len(meeting.ranks), differences(parts))
+
+
+def _leave_together(meeting: Meeting, key: str) -> None:
+    """Let all ranks read before one goes, which may end its process, and the store with it."""
+    if meeting.store.add(f"{key}/read", 1) == len(meeting.ranks):
+        meeting.store.set(f"{key}/all read", "")
+    _wait(meeting.store, f"{key}/all read", time.monotonic() + GRACE)
+
+
+def write_parts(store: Any, key: str, mine: Fingerprint) -> None:
+    """Leave what a fingerprint is made of for ranks that have another one."""
+    store.set(f"{key}/parts/{mine.digest}", json.dumps(mine.parts))
+
+
+def read_parts(store: Any, key: str, digest: str, rank: int) -> dict[str, str]:
+    """Read what another rank's fingerprint is made of.
+
+    Raises:
+        MissingRanksError: if that rank has not written it.
+    """
+    # That rank has been here just now: it writes at once, or never.
+    if not _wait(store, f"{key}/parts/{digest}", time.monotonic() + GRACE):
+        raise MissingRanksError(show_ranks([rank]), GRACE)
+    return dict(json.loads(store.get(f"{key}/parts/{digest}")))
 
 
 def differences(parts: Mapping[tuple[int, ...], Mapping[str, str]]) -> list[str]:

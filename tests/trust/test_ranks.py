@@ -117,6 +117,7 @@ def seen_by(rank: int) -> dict[str, Any]:
                 seen["a missing rank"] = told(lambda: installation.check_ranks(timeout=0.5))
                 seen["waited"] = time.monotonic() - start
             dist.barrier()
+            seen["after it"] = told(installation.check_ranks)
         if rank:
             with plugin("2.0", name="other"):
                 seen["a plugin more"] = error_of(disabled=["other:*"])
@@ -139,7 +140,7 @@ def used(rank: int) -> tuple[str, str, float]:
     x = DTensor.from_local(torch.ones(2), mesh, [Shard(0)])
 
     def unchecked() -> str:
-        with installed():
+        with installed(check_ranks="off"):
             try:
                 return str(shift(x).placements)
             except RuntimeError as error:
@@ -148,7 +149,7 @@ def used(rank: int) -> tuple[str, str, float]:
     first = unchecked()
     dist.barrier()
     start = time.monotonic()
-    with installed(check_ranks=True):
+    with installed(check_ranks="wait"):
         second = told(lambda: shift(x))
     return first, second, time.monotonic() - start
 
@@ -219,6 +220,10 @@ def test_a_rank_that_does_not_come_is_named_after_the_timeout(seen: Any) -> None
     assert seen[0]["waited"] < 5
 
 
+def test_after_a_rank_was_missing_all_can_compare_again(seen: Any) -> None:
+    assert alike(seen, "after it") == "no error"
+
+
 def test_a_plugin_that_only_one_rank_has_is_named(seen: Any) -> None:
     text = alike(seen, "a plugin more")
     assert "  plugin other\n      rank 0: nothing\n      rank 1: other-rules 2.0 (oth" in text
@@ -254,7 +259,7 @@ def test_without_a_process_group_there_is_nobody_to_compare_with() -> None:
 
 def test_ranks_that_are_only_pretended_are_not_waited_for(local_mesh: Any) -> None:
     local_mesh(4)
-    with installed(check_ranks=True) as installation:
+    with installed(check_ranks="wait") as installation:
         installation.check_ranks(timeout=1)
 
 

@@ -46,7 +46,7 @@ def test_without_any_source_the_defaults_hold() -> None:
         },
         "torch_rules": True,
         "links": {},
-        "check_ranks": False,
+        "check_ranks": "publish",
         "lock": None,
     }
 
