@@ -14,7 +14,9 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from torch._ops import OpOverload
@@ -97,6 +99,9 @@ INSTALLATIONS = 0
 REGISTRATIONS = 1
 """Height of what the process or the program registers by hand; the latest is uppermost."""
 
+LOOKING = ContextVar("dtensor_registry_looking", default=False)
+"""Whether calls are dispatched only to look at them: no other rank does the same."""
+
 SCOPES = 2
 """Height of the layers that come and go often; compiled code is not dropped for them."""
 
@@ -120,7 +125,8 @@ class Layer:
         parts: (name, value) of what the layer decides by, for ranks and caches to compare.
         program: what the program registered by torch's `register_sharding`, if that made the layer.
         replaced: what torch had before that; None if it was registered before the host hooked in.
-        met: called when a mesh is first used, to compare its ranks; None: they are not compared.
+        met: called when a mesh is used, to compare its ranks; None: they are not compared.
+        momentary: whether the layer is there for a tool alone: compiled code is not dropped.
     """
 
     name: str
@@ -136,8 +142,10 @@ class Layer:
     program: Registered | None = None
     replaced: Mapping[Cell, Any] | None = None
     met: Callable[[DeviceMesh], None] | None = None
+    momentary: bool = False
 
 
+@lru_cache(maxsize=64)
 def hash_of(parts: tuple[tuple[str, str], ...]) -> str:
     """Hash what is decided by.
 
@@ -192,7 +200,7 @@ class Loan:
         Raises:
             InstallError: inside a dispatch of this thread.
         """
-        self._refuse_in_dispatch(f"add {layer.name}")
+        self.refuse_in_dispatch(f"add {layer.name}")
         self._tell_compiled(layer)
         try:
             with self.lock, Interrupts():
@@ -209,7 +217,7 @@ class Loan:
             OverwrittenEntryError: if other code wrote over entries of the loan; the layer is
                 out nevertheless.
         """
-        self._refuse_in_dispatch(f"remove {layer.name}")
+        self.refuse_in_dispatch(f"remove {layer.name}")
         with self.lock, Interrupts():
             if layer not in self._layers:
                 return
@@ -220,13 +228,39 @@ class Loan:
         if foreign:
             raise OverwrittenEntryError(foreign)
 
+    def refuse_in_dispatch(self, change: str) -> None:
+        """Refuse a change while this thread makes a decision.
+
+        Raises:
+            InstallError: for that.
+        """
+        if in_dispatch():
+            raise InstallError(
+                f"cannot {change}: this thread is inside the dispatch of an op (a rule, a fallback"
+                " or a fake kernel is running), where torch's caches must not change.\n"
+                "  Make the change before or after the call."
+            )
+
+    def entries(self) -> Mapping[Layer, Mapping[OpOverload, Entry]]:
+        """Copy what each layer has, those that were bound because an op was called included."""
+        return {layer: dict(layer.entries) for layer in self._layers}
+
+    def put_back(self, before: Mapping[Layer, Mapping[OpOverload, Entry]]) -> None:
+        """Take out of the layers what was bound since `entries()`."""
+        with self.lock, Interrupts():
+            bound = [layer for layer in self._layers if layer.entries != before.get(layer)]
+            for layer in bound:
+                layer.entries = dict(before.get(layer, layer.entries))
+            if bound:
+                self._rewrite(self._layers)
+
     def register(self, known: Registered) -> None:
         """Obey what the program registers by torch's `register_sharding`, now and after undoing.
 
         Raises:
             InstallError: inside a dispatch of this thread.
         """
-        self._refuse_in_dispatch(f"register a sharding of {known.op}")
+        self.refuse_in_dispatch(f"register a sharding of {known.op}")
         with self.lock, Interrupts():
             before = program.held_before(known)
             try:
@@ -265,6 +299,8 @@ class Loan:
 
     def meet(self, schema: OpSchema | None) -> None:
         """Have the ranks of a call's mesh compared, where a layer asks for it."""
+        if LOOKING.get():
+            return
         for layer in self.uncovered:
             if layer.met is not None:
                 for spec in specs_in(schema)[:1]:
@@ -357,8 +393,11 @@ class Loan:
     def _rewrite(self, layers: list[Layer]) -> list[str]:
         """Make tables, hooks and caches what the layers ask for, or leave all as it was."""
         before = self._layers
+        changed = set(before) ^ set(layers)
+        # A scope without rules of its own, such as one for fallbacks, changes no table.
+        same = all(layer.height == SCOPES and not layer.entries for layer in changed)
         try:
-            foreign = self._write(layers)
+            foreign = [] if same else self._write(layers)
             self._layers = layers
             self._settle()
         except BaseException:
@@ -366,7 +405,7 @@ class Loan:
             self._write(before)
             self._settle(afresh=True)
             raise
-        if any(_is_lasting(layer) for layer in set(before) ^ set(layers)):
+        if any(map(_is_lasting, changed)):
             compile_caches.drop_compiled()
         return foreign
 
@@ -406,7 +445,7 @@ class Loan:
         """Hash what the layers decide by; None without layers."""
         if not self._layers:
             return None
-        return hash_of(self.parts())[:32]
+        return hash_of(tuple((layer.name, hash_of(layer.parts)) for layer in self.uncovered))[:32]
 
     def _tell_compiled(self, layer: Layer) -> None:
         if layer.height >= SCOPES:
@@ -423,14 +462,6 @@ class Loan:
             cells.update(entry.cells(op))
         return LEDGER.write(cells)
 
-    def _refuse_in_dispatch(self, change: str) -> None:
-        if in_dispatch():
-            raise InstallError(
-                f"cannot {change}: this thread is inside the dispatch of an op (a rule, a fallback"
-                " or a fake kernel is running), where torch's caches must not change.\n"
-                "  Make the change before or after the call."
-            )
-
 
 def _put_in(layer: Layer, layers: list[Layer]) -> list[Layer]:
     """Put a layer above all others of its height and below."""
@@ -446,7 +477,7 @@ def _is_in(known: Mapping[OpOverload, Registered], registered: Registered) -> bo
 def _is_lasting(layer: Layer) -> bool:
     """Say whether code that was compiled before a layer came or went no longer holds."""
     was_there = layer.program is not None and layer.replaced is None
-    return layer.height < SCOPES and not was_there
+    return layer.height < SCOPES and not (was_there or layer.momentary)
 
 
 def _uncovered(layers: list[Layer]) -> list[Layer]:

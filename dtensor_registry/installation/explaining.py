@@ -12,10 +12,10 @@ from torch.distributed.tensor import DTensor
 
 from dtensor_registry._torch.explaining.asked_call import build_call, find_overload, values_of
 from dtensor_registry._torch.explaining.explain import Wanted, explain_call, explain_op
-from dtensor_registry._torch.explaining.stage import made_up_mesh, undisturbed
+from dtensor_registry._torch.explaining.stage import look, made_up_mesh
 from dtensor_registry.errors import AskedError, ConflictingStrategiesError
 from dtensor_registry.explanation import Explanation, parse_mesh
-from dtensor_registry.installation.plugins import Installation, in_force, install
+from dtensor_registry.installation.plugins import Installation, in_force, install_for_a_moment
 from dtensor_registry.settings import read_settings
 
 Mesh = str | int | Sequence[int] | DeviceMesh
@@ -81,14 +81,14 @@ def explain_arguments(
     """
     with ExitStack() as stack:
         installation, conflict = _installation(known, stack)
-        stack.enter_context(undisturbed())
         overload = find_overload(op)
         if conflict is not None and conflict.op == str(overload):
             raise conflict
         if inputs or kwargs:
             values, named = values_of(inputs, kwargs)
             on = _mesh(str(overload), mesh, _flat(values, named), stack)
-            explanation = explain_call(build_call(overload, values, named, on), installation, told)
+            call = build_call(overload, values, named, on)
+            explanation = look(lambda: explain_call(call, installation, told))
         elif told.questions:
             raise AskedError(
                 f"{overload}: a choice is asked about, but for which call?  Give its arguments:"
@@ -113,10 +113,10 @@ def _installation(
     if found is not None:
         return found, None
     try:
-        return stack.enter_context(install()), None
+        return stack.enter_context(install_for_a_moment(read_settings())), None
     except ConflictingStrategiesError as conflict:
         lenient = read_settings(on_conflict="skip")
-        return stack.enter_context(install(lenient)), conflict
+        return stack.enter_context(install_for_a_moment(lenient)), conflict
 
 
 def _mesh(op: str, asked: Mesh | None, values: Sequence[Any], stack: ExitStack) -> DeviceMesh:

@@ -47,7 +47,7 @@ class Installation:
         decides_by: what the fingerprint is made of.
     """
 
-    def __init__(self, settings: Settings, discovery: Discovery) -> None:
+    def __init__(self, settings: Settings, discovery: Discovery, momentary: bool = False) -> None:
         winners = Winners(discovery, settings)
         entries = winners.entries()
         check_pins_are_used(winners.resolution, settings)
@@ -68,6 +68,7 @@ class Installation:
             links=settings.links,
             parts=self.decides_by.parts,
             met=None if settings.check_ranks == "off" else self._meet,
+            momentary=momentary,
         )
         self._notices: dict[DeviceMesh, Notice | None] = {}
         self._holders = 0
@@ -266,25 +267,43 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
             "  Write:  install(read_settings(...))  with all of them, or pass them by name alone"
         )
     chosen = settings if settings is not None else read_settings(**overrides)
-    key = chosen.model_dump_json()
     with LOAN.lock, _uncollected():
-        same = (held for held in _installations if held.settings.model_dump_json() == key)
-        held = next((held for held in same if held.active), None)
-        if held is None:
-            held = Installation(chosen, discover(chosen, watch))
+        held = _held(chosen) or Installation(chosen, discover(chosen, watch))
+        if not held.active:
             check_lock(chosen, held.discovery, held.of_plugins)
             for note in (*held.left_out, *unknown_ops(held.resolution)):
                 warnings.warn(note, PluginWarning, stacklevel=2)
-        is_held = False
-        try:
-            with Interrupts():
-                held.hold()
-                is_held = True
-        except BaseException:
-            if is_held:
-                held.uninstall()  # the caller gets the exception, and no handle
-            raise
-        return held
+        return _put_in_force(held)
+
+
+def install_for_a_moment(settings: Settings) -> Installation:
+    """Install for a tool that looks at what would be: compiled code stays, nothing is warned of.
+
+    Raises:
+        BrokenPluginsError: as `install`, for whatever keeps the plugins from being used.
+    """
+    with LOAN.lock, _uncollected():
+        return _put_in_force(Installation(settings, discover(settings, watch), momentary=True))
+
+
+def _held(settings: Settings) -> Installation | None:
+    """Find what is in force with the same settings."""
+    key = settings.model_dump_json()
+    same = (held for held in _installations if held.settings.model_dump_json() == key)
+    return next((held for held in same if held.active), None)
+
+
+def _put_in_force(installation: Installation) -> Installation:
+    is_held = False
+    try:
+        with Interrupts():
+            installation.hold()
+            is_held = True
+    except BaseException:
+        if is_held:
+            installation.uninstall()  # the caller gets the exception, and no handle
+        raise
+    return installation
 
 
 @contextmanager

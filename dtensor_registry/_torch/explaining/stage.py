@@ -1,13 +1,15 @@
-"""Where a call is tried: a mesh of one rank, tensors without data, a loan put back after."""
+"""Where a call is tried: a mesh of one rank, tensors without data, a thread of its own."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from contextvars import copy_context
+from typing import Any, TypeVar
 from unittest import mock
 
 import torch
@@ -18,9 +20,11 @@ from torch.distributed.tensor import DTensor, _collective_utils, _random
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._utils import _compute_local_shape_and_global_offset
 
-from dtensor_registry._torch.loan import LOAN, Layer
+from dtensor_registry._torch.loan import LOAN, LOOKING
 from dtensor_registry.errors import InstallError
 from dtensor_registry.explanation import AskedMesh
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -48,27 +52,37 @@ def made_up_mesh(asked: AskedMesh) -> Iterator[DeviceMesh]:
         dist.destroy_process_group()
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Put back what dispatching a call leaves behind: rules that were bound late.
+def look(work: Callable[[], T]) -> T:
+    """Dispatch calls to look at what comes of them, and change nothing for anybody else.
+
+    torch caches decisions per thread, so this happens in a thread of its own, whose caches end
+    with it. Rules that were bound to an op because it was called are put back.
 
     Raises:
         InstallError: inside a dispatch of this thread.
     """
-    before = [(layer, dict(layer.entries)) for layer in LOAN.layers]
-    tracker = _random._rng_tracker  # it belongs to a mesh
-    scratch = Layer("an explanation", height=2)
-    LOAN.add(scratch)
-    try:
+    LOAN.refuse_in_dispatch("explain a call")
+    inference, grad = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+    def looking() -> T:
+        LOOKING.set(True)
         # torch says there what a flattened mesh could save.
-        with quiet("torch.distributed.tensor._redistribute"), _all_to_all():
-            yield
+        with (
+            torch.inference_mode(inference),
+            torch.set_grad_enabled(grad),
+            quiet("torch.distributed.tensor._redistribute"),
+            _all_to_all(),
+        ):
+            return work()
+
+    before = LOAN.entries()
+    tracker = _random._rng_tracker  # it belongs to a mesh
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(copy_context().run, looking).result()
     finally:
         _random._rng_tracker = tracker
-        for layer, entries in before:
-            layer.entries.clear()
-            layer.entries.update(entries)
-        LOAN.remove(scratch)
+        LOAN.put_back(before)
 
 
 @contextmanager
