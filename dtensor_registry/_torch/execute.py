@@ -27,6 +27,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.distributed.tensor._op_schema import OpSpec
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 from torch.distributed.tensor._redistribute import redistribute_local_tensor
+from torch.utils._pytree import tree_leaves
 
 from dtensor_registry._torch import decide, freshness
 from dtensor_registry._torch.arguments import Arguments, read_arguments
@@ -137,7 +138,7 @@ class Executor:
             _refuse_partial_writes(call, self.rule)
         try:
             # Sizes that are symbols cannot be hashed, nor can some arguments.
-            return _kept_plan(self, freshness.epoch(), call.schema)
+            return _kept_plan(self, freshness.epoch(), call.schema, _types(call.schema))
         except TypeError as error:
             if "unhashable" not in str(error):
                 raise
@@ -196,9 +197,14 @@ def waits_for_shapes(error: BaseException) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _kept_plan(executor: Executor, epoch: int, schema: Any) -> Plan:
+def _kept_plan(executor: Executor, epoch: int, schema: Any, types: tuple[type, ...]) -> Plan:
     """Keep plans as long as no rule changes; old epochs fall out as new plans come in."""
     return executor.make_plan(schema)
+
+
+def _types(schema: Any) -> tuple[type, ...]:
+    """List the types of all arguments: 2, 2.0 and, as 1, True are equal and mean other calls."""
+    return tuple(map(type, tree_leaves((schema.args_schema, schema.kwargs_schema))))
 
 
 def _refuse_partial_writes(call: Arguments, rule: InstalledRule) -> None:

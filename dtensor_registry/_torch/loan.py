@@ -395,7 +395,7 @@ class Loan:
         before = self._layers
         changed = set(before) ^ set(layers)
         # A scope without rules of its own, such as one for fallbacks, changes no table.
-        same = all(layer.height == SCOPES and not layer.entries for layer in changed)
+        same = bool(changed) and all(x.height == SCOPES and not x.entries for x in changed)
         try:
             foreign = [] if same else self._write(layers)
             self._layers = layers

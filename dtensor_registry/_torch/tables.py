@@ -82,9 +82,12 @@ class Ledger:
         Args:
             wanted: value for each cell; ABSENT for one that must not be there.
 
+        A cell that other code has overwritten since is written again only when something else
+        is wanted there than before: then that code's value is what will be put back.
+
         Returns:
-            Cells to be given back that other code has overwritten since we wrote them. What
-            others wrote is never touched.
+            Cells to be given back that other code has overwritten since we wrote them. These are
+            left as found.
         """
         undo: list[tuple[Cell, Any]] = []
         before = self._book
@@ -93,12 +96,14 @@ class Ledger:
         try:
             for cell in dict.fromkeys((*written, *wanted)):
                 current = read(cell)
-                if cell in written and current is not written[cell]:
-                    if cell not in wanted:
-                        foreign.append(f"{cell[1]} in {cell[0]}")
-                        del written[cell], originals[cell]
+                overwritten = cell in written and current is not written[cell]
+                if overwritten and cell not in wanted:
+                    foreign.append(f"{cell[1]} in {cell[0]}")
+                    del written[cell], originals[cell]
                     continue
-                if cell not in written:
+                if overwritten and wanted[cell] is written[cell]:
+                    continue
+                if overwritten or cell not in written:
                     originals[cell] = current
                 value = wanted.get(cell, originals[cell])
                 if value is not current:

@@ -96,8 +96,72 @@ def of_rules(rules: Mapping[str, Any], owner: str) -> Fingerprint:
         rules: op -> its rule or strategy function.
         owner: what put them in force, for people.
     """
-    told = ((f"op {op}", f"{owner}, rule {digest_of(rule)}") for op, rule in rules.items())
+    told = [(f"op {op}", f"{owner}, {_local(rule)}") for op, rule in rules.items()]
     return Fingerprint((*_ground(), *told))
+
+
+def _local(rule: Any) -> str:
+    """Hash a rule of this process with what it reads of its module, and name what cannot be."""
+    read: dict[str, Any] = {}
+    for function in _functions_in(rule, frozenset()):
+        read |= {
+            name: function.__globals__[name]
+            for name in sorted(_names_in(function.__code__))
+            if name in function.__globals__
+        }
+    files = sorted({f.__code__.co_filename for f in _functions_in(rule, frozenset())})
+    data = {name: value for name, value in read.items() if _is_data(value)}
+    passed_over = [
+        name
+        for name, value in read.items()
+        if name not in data
+        and not isinstance(value, (type, types.ModuleType))
+        and not callable(value)
+    ]
+    told = [f"rule {digest_of((rule, data))}", *(f"file {_file_digest(file)}" for file in files)]
+    if passed_over:
+        told.append(f"not compared: {', '.join(passed_over)}")
+    return ", ".join(told)
+
+
+def _functions_in(value: Any, above: frozenset[int]) -> Iterator[types.FunctionType]:
+    """List the functions that a rule is made of, as far as they are its own."""
+    if id(value) in above:
+        return
+    above = above | {id(value)}
+    if isinstance(value, types.FunctionType):
+        if value.__module__.partition(".")[0] not in ("dtensor_registry", "torch"):
+            yield value
+            for cell in filter(_is_filled, value.__closure__ or ()):
+                yield from _functions_in(cell.cell_contents, above)
+            for name in _names_in(value.__code__):
+                found = value.__globals__.get(name)
+                if isinstance(found, types.FunctionType):
+                    yield from _functions_in(found, above)
+    elif isinstance(value, types.MethodType):
+        yield from _functions_in(value.__func__, above)
+    elif isinstance(value, functools.partial):
+        yield from _functions_in(value.func, above)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _functions_in(item, above)
+    elif isinstance(inspect.getattr_static(type(value), "__call__", None), types.FunctionType):
+        yield from _functions_in(type(value).__call__, above)
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    """List the names that code, and code inside it, may look up in its module."""
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return set(code.co_names).union(*map(_names_in, inner))
+
+
+def _is_data(value: Any) -> bool:
+    """Say whether a value is made of numbers, text and containers, as other processes have them."""
+    if isinstance(value, Mapping):
+        return all(_is_data(part) for pair in value.items() for part in pair)
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return all(map(_is_data, value))
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
 
 
 def of_fallbacks(settings: Settings, fallbacks: Iterable[Fallback]) -> Fingerprint:

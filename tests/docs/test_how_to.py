@@ -226,7 +226,7 @@ def test_the_slurm_answer_starts_torchrun_with_arguments_that_it_takes(
     monkeypatch.setenv("DTENSOR_REGISTRY_CHECK_RANKS", check_ranks)
     settings = read_settings()
     assert settings.required == ("dtensor-registry-matrix",)
-    assert settings.check_ranks
+    assert settings.check_ranks == "wait"
 
 
 def test_the_answer_on_shipping_names_what_tests_of_new_run(capsys: Any) -> None:

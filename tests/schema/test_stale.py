@@ -30,6 +30,11 @@ def _(x: Tensor, step: float, *, other: float = 0.0) -> Tensor:
     return torch.empty_like(x)
 
 
+NUMBER = torch.library.Library("schema_stale", "FRAGMENT")
+NUMBER.define("number(Tensor x, Scalar s) -> Tensor")
+NUMBER.impl("number", lambda x, s: x * s, "CompositeExplicitAutograd")
+
+
 def counted(asked: list[Any], rule: Callable[..., Any]) -> Callable[..., Any]:
     """Write down each time a rule is asked."""
 
@@ -80,3 +85,15 @@ def test_the_placement_of_a_kwarg_tensor_is_in_the_key() -> None:
         for placement in (R, S0, P, R):
             y = on_mesh(kind.tensors[1], (placement,), mesh)
             torch.testing.assert_close(kind.op(x, y=y).full_tensor().reconcile(), expected)
+
+
+def test_numbers_that_are_equal_and_of_another_type_are_other_calls() -> None:
+    asked: list[Any] = []
+    op = torch.ops.schema_stale.number.default
+    rule = counted(asked, lambda *_: [[S(0), S(0)]])
+    with local_ranks(2) as mesh, dr.register_single_dim_strategy(op)(rule):
+        x = on_mesh(torch.ones(8, 4, dtype=torch.int64), (S0,), mesh)
+        dtypes = [op(x, number).dtype for number in (2, 2.0, 2, 2.0, True)]
+    assert dtypes == [torch.int64, torch.float32, torch.int64, torch.float32, torch.int64]
+    assert [args for args, _ in asked] == [(2,), (2.0,), (True,)]
+    assert [type(args[0]) for args, _ in asked] == [int, float, bool]

@@ -187,3 +187,18 @@ def test_a_plan_for_the_whole_mesh_takes_torchs_single_dim_rule_out_of_the_way()
         assert RELU not in propagator().op_single_dim_strategy_funcs
         assert propagator().op_strategy_funcs[RELU] is dr.replicate_op_strategy
     assert everything() == before
+
+
+def test_a_rule_registered_over_what_others_wrote_is_in_force_and_gives_it_back() -> None:
+    table = propagator().op_single_dim_strategy_funcs
+    theirs = table[RELU]
+    first = registered(RELU)
+    foreign = type(theirs)(theirs.func)
+    table[RELU] = foreign
+    second = registered(RELU)
+    assert table[RELU] is LOAN.find(RELU)[1].rule
+    second.undo()
+    assert table[RELU] is LOAN.find(RELU)[1].rule
+    first.undo()
+    assert table[RELU] is foreign
+    table[RELU] = theirs

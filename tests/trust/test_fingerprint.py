@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import runpy
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import dtensor_registry as dr
-from dtensor_registry.installation.fingerprint import Fingerprint, digest_of, traits
+from dtensor_registry.installation.fingerprint import Fingerprint, digest_of, of_rules, traits
 
 PLUGIN = """\
 from dtensor_registry import FallbackStrategy, SingleDimStrategy, hookimpl
@@ -187,3 +188,32 @@ def test_what_it_is_made_of_can_be_read(decided: Any) -> None:
     shown = str(decided())
     assert shown.startswith("torch: 2.")
     assert "\nplugin acme: acme-rules 1.0 (made_up_acme_rules" in shown
+
+
+TABLE = {"a": 1}
+LOG = logging.getLogger("rules")
+
+
+def helper() -> Any:
+    return TABLE["a"]
+
+
+def reads_a_table(op: Any, args: Any, kwargs: Any) -> Any:
+    return [helper()]
+
+
+def reads_a_logger(op: Any, args: Any, kwargs: Any) -> Any:
+    LOG.debug("asked")
+    return []
+
+
+def test_what_a_local_rule_reads_of_its_module_is_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = of_rules({"aten.relu.default": reads_a_table}, "this process")
+    monkeypatch.setitem(TABLE, "a", 2)
+    assert of_rules({"aten.relu.default": reads_a_table}, "this process") != before
+
+
+def test_what_a_local_rule_reads_and_nobody_can_compare_is_named() -> None:
+    parts = of_rules({"aten.relu.default": reads_a_logger}, "this process")
+    assert parts["op aten.relu.default"].endswith("not compared: LOG")
+    assert "file " in parts["op aten.relu.default"]
