@@ -354,8 +354,8 @@ of the fingerprint, so a rank on which it did not fail is found by `check_ranks(
 
 This page is made from the table that the tests run, `tests/bad_plugins/cases.py`.
 In each case torch's tables are as before afterwards, and a sound plugin beside the bad one works
-once the bad one is switched off as its message says. `RuleError` is a `RuntimeError`; torch 2.13
-wraps it in another `RuntimeError` that quotes it, later versions let it through.
+once the bad one is switched off as its message says. `RuleError` is a `RuntimeError`; where
+torch itself asks for a decision, it raises another `RuntimeError` from it, which quotes it.
 
 | the plugin | what happens | the message says |
 |---|---|---|"""
