@@ -137,7 +137,7 @@ def decide(
     best = _cheapest(call)
     if isinstance(rule, TorchRule):
         return None if best is None else OpStrategy([_op_spec(call, best)])
-    if best is not None and fails_on_empty(call, op_schema, best):
+    if best is not None and fails_on_empty(call, op_schema, best, rule.local_arguments):
         # One rank would raise while the others wait for it: such pieces are not offered.
         call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
         best = _cheapest(call)
@@ -186,7 +186,7 @@ def _refuse_choice(call: Call, op_schema: OpSchema, choice: Candidate, rule: Ins
     reason = resized(call, op_schema)
     if reason is not None and rule.fallback is not None:
         raise FallbackRefusedError(op, [(rule.fallback, reason)], command_for(op_schema))
-    problem = reason or takes_global_sizes(call, op_schema, choice)
+    problem = reason or takes_global_sizes(call, op_schema, choice, rule.local_arguments)
     if problem is not None:
         raise RuleError(op, rule.origin.plugin, str(rule.origin), problem)
     draws = rule.draws(call.op, op_schema.args_meta, op_schema.kwargs_meta)

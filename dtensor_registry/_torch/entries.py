@@ -11,6 +11,7 @@ from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.catalog import SINGLE_DIM, find_op
 from dtensor_registry._torch.corrected import as_rule_of, corrected_entry, corrected_rule
 from dtensor_registry._torch.execute import Executor
+from dtensor_registry._torch.handlers import HandlerOrRule, handler_name
 from dtensor_registry._torch.loan import INSTALLATIONS, LOAN, Entry
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts, runtime_schema_info
@@ -37,7 +38,15 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     if isinstance(strategy.rule, Amended):
         return _amended_entry(op, contribution, strategy.rule)
     handler = LEDGER.original(HANDLERS, op)
-    if handler is not None:
+    replaces = strategy.replaces_handler
+    if replaces is not None and replaces != (named := handler_name(handler)):
+        raise _misfit(
+            op,
+            contribution,
+            f"a sharding rule for {op} was written to replace torch's handler {replaces},"
+            f" and this torch has {'none' if handler is None else named}.",
+        )
+    if handler is not None and replaces is None:
         named = getattr(handler, "__name__", repr(handler))
         raise _misfit(
             op,
@@ -51,6 +60,7 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
         strategy.allow_uneven_sharding,
         allow_empty_pieces=strategy.allow_empty_pieces,
         random=strategy.random,
+        local_arguments=strategy.local_arguments,
     )
     info = _SingleDimStrategyInfo(
         rule,
@@ -61,8 +71,13 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
     schema_info = runtime_schema_info(op, widened(given, op) if _base(op, contribution) else given)
     known = facts(op)
     executes = known.beyond_torch or (given is None and known.complex_in_key)
-    executor = Executor(rule, info, schema_info) if executes else None
-    return Entry(info, schema_info, executor)
+    if not executes and handler is None and strategy.local_arguments is None:
+        return Entry(info, schema_info)
+    executor = Executor(rule, info, schema_info)
+    if handler is None:
+        return Entry(info, schema_info, executor)
+    torchs = LEDGER.original(SINGLE_DIM, op)
+    return Entry(info, schema_info, HandlerOrRule(handler, torchs, executor))
 
 
 def _amended_entry(op: OpOverload, contribution: Contribution, rule: Amended) -> Entry:

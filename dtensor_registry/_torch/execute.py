@@ -32,6 +32,8 @@ from torch.utils._pytree import tree_leaves
 from dtensor_registry._torch import decide, freshness
 from dtensor_registry._torch.arguments import Arguments, read_arguments
 from dtensor_registry._torch.call import tensor_specs
+from dtensor_registry._torch.convert import placements_from_torch
+from dtensor_registry._torch.local_arguments import with_local_arguments
 from dtensor_registry._torch.prices import nbytes_of
 from dtensor_registry._torch.rehearsal import shape_is_changed
 from dtensor_registry._torch.rule import InstalledRule
@@ -48,6 +50,7 @@ from dtensor_registry.errors import (
     RegistryError,
     RuleError,
 )
+from dtensor_registry.expansion import piece
 
 _SHAPE_ERRORS = (
     DataDependentOutputException,
@@ -114,6 +117,10 @@ class Executor:
             moved[at] = moved[at].clone() if moved[at] is held[at] else moved[at]
         shapes = {at: moved[at].shape for at in written}
         local_args, local_kwargs = call.replaced(moved)
+        if self.rule.local_arguments is not None and plan.outputs is not None:
+            local_args, local_kwargs = with_local_arguments(
+                self.rule.local_arguments, op, local_args, local_kwargs, _local_shapes(plan)
+            )
         results = op(*local_args, **local_kwargs)
         for at, shape in shapes.items():
             if moved[at].shape != shape:
@@ -251,6 +258,22 @@ def _specs_of(results: Any, call: Arguments) -> Any:
     if isinstance(results, (list, tuple)):
         return tuple(_specs_of(result, call) for result in results)
     return None
+
+
+def _local_shapes(plan: Plan) -> list[tuple[int, ...] | None]:
+    """Give the shape of this rank's piece of each output."""
+    specs = plan.outputs if isinstance(plan.outputs, (list, tuple)) else [plan.outputs]
+    return [
+        None
+        if spec is None
+        else piece(
+            tuple(spec.shape),
+            placements_from_torch(spec.placements),
+            tuple(spec.mesh.shape),
+            spec.mesh.get_coordinate(),
+        )
+        for spec in specs
+    ]
 
 
 def _nothing(plan: Plan) -> Any:

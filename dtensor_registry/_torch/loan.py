@@ -35,6 +35,7 @@ from dtensor_registry._torch import (
 )
 from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.execute import Executor
+from dtensor_registry._torch.handlers import HandlerOrRule
 from dtensor_registry._torch.hooks import DispatchHooks, Specs, in_dispatch, specs_in
 from dtensor_registry._torch.interrupts import Interrupts
 from dtensor_registry._torch.program import Registered
@@ -66,8 +67,8 @@ class Entry:
         info: dict[Cell, Any] = {("op_to_schema_info", op): self.schema_info}
         if self.handler is not None:
             info[HANDLERS, op] = self.handler
-        if isinstance(self.rule, AmendedTorch):
-            return info
+        if isinstance(self.rule, AmendedTorch) or isinstance(self.handler, HandlerOrRule):
+            return info  # torch's own rule stays: torch or its handler is yet to ask it
         if isinstance(self.rule, _SingleDimStrategyInfo):
             return info | {("op_single_dim_strategy_funcs", op): self.rule}
         return info | {

@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils._pytree import tree_map
 
 from dtensor_registry._torch.call import Call
+from dtensor_registry._torch.local_arguments import LocalArguments, with_local_arguments
 from dtensor_registry._torch.schema import facts, input_names
 from dtensor_registry._torch.tables import propagator
 from dtensor_registry.expansion import Candidate, piece
@@ -29,7 +30,9 @@ class RehearsalError(RuntimeError):
     """An op could not be run without data; what it raised is the cause."""
 
 
-def fails_on_empty(call: Call, op_schema: OpSchema, choice: Candidate) -> bool:
+def fails_on_empty(
+    call: Call, op_schema: OpSchema, choice: Candidate, local: LocalArguments | None
+) -> bool:
     """Say whether a rank would hold nothing on which the op raises.
 
     The last rank of every mesh dim has the smallest pieces.
@@ -43,13 +46,15 @@ def fails_on_empty(call: Call, op_schema: OpSchema, choice: Candidate) -> bool:
     ):
         return False
     try:
-        _run(call, op_schema, shapes)
+        _run(call, op_schema, shapes, local, _output_pieces(call, choice, last))
     except Exception:  # whatever a kernel raises would be raised by one rank alone
         return True
     return False
 
 
-def takes_global_sizes(call: Call, op_schema: OpSchema, choice: Candidate) -> str | None:
+def takes_global_sizes(
+    call: Call, op_schema: OpSchema, choice: Candidate, local: LocalArguments | None
+) -> str | None:
     """Say where an op returns other than the pieces that its output's placements mean, or None.
 
     Only ops with a list of ints among their arguments are run; torch rewrites the sizes of a
@@ -66,7 +71,7 @@ def takes_global_sizes(call: Call, op_schema: OpSchema, choice: Candidate) -> st
         return None
     names = ", ".join(repr(name) for name in facts(call.op).sizes)
     try:
-        results = _run(call, op_schema, shapes)
+        results = _run(call, op_schema, shapes, local, _output_pieces(call, choice, first))
     except Exception as error:  # whatever a kernel raises here, each rank would raise
         return (
             f"on its piece of the inputs each rank would raise {type(error).__name__}: {error};"
@@ -129,8 +134,27 @@ def shape_is_changed(name: str, before: Sequence[int], after: Sequence[int]) -> 
     return f"it changes the shape of its argument {name!r}: {tuple(before)} -> {tuple(after)}"
 
 
-def _run(call: Call, op_schema: OpSchema, shapes: Sequence[tuple[int, ...]]) -> Any:
+def _output_pieces(
+    call: Call, choice: Candidate, at: tuple[int, ...]
+) -> list[tuple[int, ...] | None]:
+    """Give every output's piece on one rank; None for one that is no tensor."""
+    outputs = choice.outputs * (len(call.metas) if call.listed and len(choice.outputs) == 1 else 1)
+    return [
+        None if meta is None or not p else piece(meta.shape, p, call.problem.mesh_shape, at)
+        for meta, p in zip(call.metas, outputs, strict=True)
+    ]
+
+
+def _run(
+    call: Call,
+    op_schema: OpSchema,
+    shapes: Sequence[tuple[int, ...]],
+    local: LocalArguments | None,
+    outputs: Sequence[tuple[int, ...] | None],
+) -> Any:
     args, kwargs, _ = _without_data(call, op_schema, shapes)
+    if local is not None:
+        args, kwargs = with_local_arguments(local, call.op, args, kwargs, outputs)
     # Meta tensors, not fake ones: fake mode writes what a kernel raises to torch's log.
     with unset_fake_temporarily(), disable_proxy_modes_tracing():
         return call.op(*args, **kwargs)

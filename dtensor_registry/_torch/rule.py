@@ -34,6 +34,7 @@ class InstalledRule:
         fallback: the name of the fallback whose rule this is, or None for an op's own rule.
         max_bytes: bytes that one call may move, or None.
         allow_empty_pieces: see `SingleDimStrategy`.
+        local_arguments: likewise.
         random: likewise.
     """
 
@@ -43,6 +44,7 @@ class InstalledRule:
     fallback: str | None = None
     max_bytes: int | None = None
     allow_empty_pieces: bool = True
+    local_arguments: Any = None
     random: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None
 
     def __call__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -84,6 +84,14 @@ class SingleDimStrategy:
             lets a rule that speaks of `grad` fit also where the op declares `grad_output`. Several
             other names are a list.
         samples: calls to check the rule with, `() -> Iterable[(args, kwargs)]`.
+        replaces_handler: torch runs a few ops by handlers of its own, which pass rules over. The
+            rule of a strategy that names the handler as `module.function` runs the op instead,
+            but for the calls for which torch's own rule moves nothing. Where torch has another
+            handler, the rule is left out with a warning.
+        local_arguments: `(arguments, inputs, outputs) -> changes`: arguments that a rank passes
+            otherwise than the whole call does, such as a size. `arguments` are those of the
+            local call by name, `inputs` the local shape of each tensor by name, `outputs` the
+            local shape of each output. The host then runs the op itself.
 
     Raises:
         InvalidContributionError: for a part that cannot be what it should be.
@@ -105,6 +113,10 @@ class SingleDimStrategy:
     variants: bool = field(default=False, kw_only=True)
     aliases: Any = field(default=(), kw_only=True)
     samples: Callable[[], Iterable[Any]] | None = field(default=None, kw_only=True)
+    replaces_handler: str | None = field(default=None, kw_only=True)
+    local_arguments: Callable[[Any, Any, Any], Mapping[str, Any]] | None = field(
+        default=None, kw_only=True
+    )
     names: tuple[str, ...] = field(init=False, compare=False)
     source: SourceLine = field(init=False, compare=False, repr=False)
 

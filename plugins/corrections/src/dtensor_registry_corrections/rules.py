@@ -10,12 +10,14 @@ Each module adds its own strategies to the table:
 from __future__ import annotations
 
 from dtensor_registry import SingleDimStrategy
+from dtensor_registry_corrections.convolution import CONVOLUTIONS
 from dtensor_registry_corrections.indexing import INDEXING
 from dtensor_registry_corrections.losses import MEANS
 from dtensor_registry_corrections.reductions import REDUCTIONS
 from dtensor_registry_corrections.rows import WITHOUT_WRONG_ROWS
 
 STRATEGIES: tuple[SingleDimStrategy, ...] = (
+    *CONVOLUTIONS,
     *INDEXING,
     *MEANS,
     *REDUCTIONS,
