@@ -86,7 +86,66 @@ def of(function: Callable[[Any], Any], placement: Any, *shape: int) -> Program:
     return lambda place: [function(place(numbers(*shape) - 0.5, placement))]
 
 
+def convolution(
+    image: Any,
+    weight: Any,
+    sizes: tuple[int, ...] = (4, 4, 5, 8),
+    kernel: tuple[int, ...] = (4, 4, 3, 3),
+    **options: Any,
+) -> Program:
+    """Convolve, and differentiate by image, weight and bias; the bias is cut as the channels."""
+
+    def program(place: Place) -> list[Any]:
+        x = place(numbers(*sizes), image).requires_grad_()
+        w = place(numbers(*kernel), weight).requires_grad_()
+        transposed = options.get("transposed", False)
+        made = kernel[1] * options.get("groups", 1) if transposed else kernel[0]
+        b = place(numbers(made), R).requires_grad_()
+        dims = len(sizes) - 2
+        out = torch.convolution(
+            x,
+            w,
+            b,
+            stride=[options.get("stride", 1)] * dims,
+            padding=[options.get("padding", 1)] * dims,
+            dilation=[1] * dims,
+            transposed=transposed,
+            output_padding=[0] * dims,
+            groups=options.get("groups", 1),
+        )
+        return [out, *gradients(out.square().sum(), x, w, b)]
+
+    return program
+
+
 WRONG = {
+    "convolution with a pending weight": Example(convolution(R, Partial()), 2),
+    "convolution of a pending image": Example(convolution(Partial(), R), 2),
+    "convolution with cut channels to make": Example(convolution(R, Shard(0)), 0),
+    "convolution with cut channels to take": Example(convolution(Shard(1), Shard(1)), 2),
+    "convolution of cut channels with a whole weight": Example(convolution(Shard(1), R), 3),
+    "convolution with a cut kernel": Example(convolution(R, Shard(2)), 2),
+    "depthwise convolution with cut channels": Example(
+        convolution(Shard(1), Shard(0), kernel=(4, 1, 3, 3), groups=4), 0
+    ),
+    "grouped convolution with whole groups": Example(
+        convolution(Shard(1), Shard(0), (4, 8, 5, 8), (8, 2, 3, 3), groups=4), 0
+    ),
+    "grouped convolution with cut groups": Example(
+        convolution(Shard(1), Shard(0), (4, 4, 5, 8), (4, 2, 3, 3), groups=2), 4
+    ),
+    "transposed convolution with cut channels": Example(
+        convolution(R, Shard(1), kernel=(4, 8, 3, 3), transposed=True), 0
+    ),
+    "convolution in one dim": Example(convolution(R, Shard(0), (4, 4, 8), (4, 4, 3)), 0),
+    "convolution in three dims": Example(
+        convolution(R, Shard(0), (4, 4, 4, 4, 4), (4, 4, 3, 3, 3)), 0
+    ),
+    "convolution of one image on four ranks": Example(convolution(Shard(0), R, (1, 4, 5, 8)), 2),
+    "patches of a cut image": Example(
+        convolution(Shard(2), R, (4, 4, 8, 8), (4, 4, 2, 2), stride=2, padding=0), 0
+    ),
+    "convolution of a cut image": Example(convolution(Shard(3), R), 2),
     "mse_loss of uneven pieces": Example(loss(F.mse_loss, 5, 5), 0),
     "mse_loss with a whole target": Example(loss(F.mse_loss, 5, 5, target=R), 0),
     "gradient of mse_loss of even pieces": Example(loss(F.mse_loss, 8, 5), 0),
@@ -113,6 +172,10 @@ WRONG = {
 }
 
 RIGHT: dict[str, Program] = {
+    "convolution of a cut batch": convolution(Shard(0), R),
+    "convolution of an uneven batch": convolution(Shard(0), R, (5, 4, 5, 8)),
+    "convolution of whole tensors": convolution(R, R),
+    "transposed convolution of a cut batch": convolution(Shard(0), R, transposed=True),
     "mse_loss of even pieces, forward": lambda place: [
         F.mse_loss(place(numbers(8, 5), Shard(0)), place(numbers(8, 5).flip(0), Shard(0)))
     ],
