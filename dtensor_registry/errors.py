@@ -357,6 +357,21 @@ class ShardOrderError(RegistryError, RuntimeError):
         )
 
 
+class MovedViewError(RegistryError, RuntimeError):
+    """A write into a view of a moved tensor cannot be brought back to that tensor."""
+
+    def __init__(self, op: str, view_op: str, source: str, copied: str) -> None:
+        self.op = op
+        self.view_op = view_op
+        super().__init__(
+            f"{op} writes to a view of a copy, and the write cannot reach the tensor itself.\n"
+            f"  {view_op} could not view {source} and moved it to {copied} first;\n"
+            f"  a written value cannot be made a pending reduction again.\n"
+            f"  Redistribute the tensor to Replicate() before {view_op}, or write to a clone() of"
+            f" the view."
+        )
+
+
 class MixedTensorsError(RegistryError, RuntimeError):
     """A plain tensor was passed where DTensors are; torch's own words, and which argument."""
 

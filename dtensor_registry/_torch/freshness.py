@@ -19,6 +19,7 @@ from torch.distributed.tensor._sharding_prop import LocalLRUCache
 
 from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.kept import forget_rows
+from dtensor_registry._torch.moved_views import mark_answer, plain_schema
 from dtensor_registry._torch.shard_order import refuse_own_order
 from dtensor_registry._torch.tables import propagator
 
@@ -108,12 +109,13 @@ def hook_in(
         # Another thread may change rules while the answer is made: it is of the time before.
         asked = _epoch
         refuse_own_order(op_schema.op, op_schema.args_spec)
+        question = plain_schema(op_schema)
         amended = find_amended(op_schema.op)
         if amended is None:
-            answer = ask(prop, op_schema)
+            answer = ask(prop, question)
         else:
-            answer = amended.answer(op_schema, lambda schema: ask(prop, schema))
-        return FreshSharding(op_schema, answer, asked)
+            answer = amended.answer(question, lambda schema: ask(prop, schema))
+        return FreshSharding(op_schema, mark_answer(op_schema, answer), asked)
 
     prop.propagate_op_sharding_non_cached = propagate_op_sharding_non_cached
 

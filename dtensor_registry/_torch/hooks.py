@@ -1,8 +1,9 @@
 """The host in torch's dispatch: before and after the path that makes a decision.
 
 torch's C++ dispatch calls two methods of its dispatcher when it has no cached decision: one
-reads the arguments, the other asks the propagator. While the host is installed both are
-wrapped. A hit in torch's cache passes neither.
+reads the arguments, the other asks the propagator. Two more are called where inputs move, also
+when the decision is cached. While the host is installed all are wrapped. A hit in torch's cache
+that moves nothing passes none of them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.decompositions import is_decomposed
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
 from dtensor_registry._torch.explaining.command import command_for
+from dtensor_registry._torch.moved_views import note_moves, plain_info
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.shard_order import (
     has_own_order,
@@ -31,6 +33,7 @@ from dtensor_registry._torch.shard_order import (
     run_in_default_order,
 )
 from dtensor_registry._torch.tables import dispatcher, has_rule
+from dtensor_registry._torch.write_through import write_through, written_views
 from dtensor_registry.errors import MixedTensorsError, NoStrategyError
 
 Specs: TypeAlias = tuple[DTensorSpec, ...]
@@ -38,6 +41,9 @@ Specs: TypeAlias = tuple[DTensorSpec, ...]
 
 SLOW_PATH = "_propagate_op_sharding_dispatch_slow_path"
 UNWRAP = "unwrap_to_op_info"
+READ = "_unwrap_to_op_info_impl"
+MOVE = "redistribute_local_args"
+WRAPPED = (SLOW_PATH, UNWRAP, READ, MOVE)
 
 MAX_CACHED = 4096
 """Decisions per op that torch may cache; further ones are made by the executor, which keeps a
@@ -105,7 +111,7 @@ class Binder(Protocol):
 
 
 class DispatchHooks:
-    """The two wrapped methods."""
+    """The wrapped methods."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
@@ -114,6 +120,7 @@ class DispatchHooks:
     def hook_in(self) -> None:
         """Wrap the methods."""
         torch_path, torch_unwrap = getattr(dispatcher(), SLOW_PATH), getattr(dispatcher(), UNWRAP)
+        torch_read, torch_move = getattr(dispatcher(), READ), getattr(dispatcher(), MOVE)
 
         def slow_path(
             op: OpOverload,
@@ -132,13 +139,21 @@ class DispatchHooks:
                     read_arguments(op, args, kwargs, None)  # raises, naming the argument
                 raise
 
-        setattr(dispatcher(), SLOW_PATH, slow_path)
-        setattr(dispatcher(), UNWRAP, unwrap)
+        def read(op: OpOverload, args: tuple[Any, ...], *rest: Any) -> OpInfo:
+            return plain_info(torch_read(op, args, *rest), op, args)
+
+        def move(info: OpInfo, wanted: OpSchema, *rest: Any) -> None:
+            before = info.local_args
+            torch_move(info, wanted, *rest)
+            note_moves(info, before, wanted)
+
+        for name, method in zip(WRAPPED, (slow_path, unwrap, read, move), strict=True):
+            setattr(dispatcher(), name, method)
 
     def unhook(self) -> None:
         """Give torch's dispatcher its own methods back."""
-        dispatcher().__dict__.pop(SLOW_PATH, None)
-        dispatcher().__dict__.pop(UNWRAP, None)
+        for name in WRAPPED:
+            dispatcher().__dict__.pop(name, None)
 
     def forget(self) -> None:
         """Count decisions anew: rules have changed, and torch's cache is empty."""
@@ -153,6 +168,9 @@ class DispatchHooks:
         info: OpInfo,
         *rest: Any,
     ) -> Any:
+        views = written_views(op, args, kwargs)
+        if views:
+            return write_through(op, args, kwargs, views)
         binder = self._binder
         binder.meet(info.schema)
         specs = specs_in(info.schema)

@@ -129,6 +129,7 @@ SURFACE = (
         attributes=("_schema", "name", "namespace", "overloadpacket", "tags"),
     ),
     PrivateName("torch.utils._python_dispatch", "TorchDispatchMode"),
+    PrivateName("torch.utils._pytree", "tree_any", ("pred", "tree")),
     PrivateName("torch.utils._pytree", "tree_leaves", ("tree", "is_leaf")),
     PrivateName("torch.utils._pytree", "tree_map", ("func", "tree")),
     PrivateName("torch.compiler", "config", attributes=("_config", "cache_key_tag")),
@@ -137,9 +138,14 @@ SURFACE = (
         "_ConfigEntry",
         attributes=("default", "env_value_default", "user_override"),
     ),
+    PrivateName("torch.distributed._local_tensor", "LocalTensor", attributes=("_local_tensors",)),
     PrivateName("torch.distributed.distributed_c10d", "_get_default_store", ()),
     PrivateName("torch.distributed.device_mesh", "DeviceMesh._is_current_rank_part_of_mesh"),
-    PrivateName(f"{_TENSOR}._op_schema", "OpInfo", attributes=("schema",)),
+    PrivateName(
+        f"{_TENSOR}._op_schema",
+        "OpInfo",
+        attributes=("args_tree_spec", "flat_args_schema", "local_args", "schema"),
+    ),
     PrivateName(f"{_TENSOR}._op_schema", "StrategyType"),
     PrivateName(f"{_TENSOR}", "DTensor", attributes=("_local_tensor", "_spec")),
     PrivateName(
@@ -187,6 +193,16 @@ SURFACE = (
         f"{_TENSOR}._dispatch", "OpDispatcher.unwrap_to_op_info", ("self", "op_call", "args")
     ),
     PrivateName(
+        f"{_TENSOR}._dispatch",
+        "OpDispatcher._unwrap_to_op_info_impl",
+        ("self", "op_call", "args", "kwargs", "create_schema"),
+    ),
+    PrivateName(
+        f"{_TENSOR}._dispatch",
+        "OpDispatcher.redistribute_local_args",
+        ("op_info", "suggested_input_schema"),
+    ),
+    PrivateName(
         f"{_TENSOR}._dtensor_spec",
         "DTensorSpec",
         ("mesh", "placements", "tensor_meta"),
@@ -200,6 +216,7 @@ SURFACE = (
             "stride",
         ),
     ),
+    PrivateName(f"{_TENSOR}._dtensor_spec", "DTensorSpec._check_equals", ("self", "other")),
     PrivateName(f"{_TENSOR}._dtensor_spec", "TensorMeta", ("shape", "stride", "dtype")),
     PrivateName(
         f"{_TENSOR}._op_schema",
@@ -293,7 +310,6 @@ TOOLS = (
     PrivateName("torch._subclasses.fake_tensor", "FakeTensor"),
     PrivateName("torch._subclasses.fake_tensor", "FakeTensorMode"),
     PrivateName("torch.autograd.graph", "Node._sequence_nr"),
-    PrivateName("torch.distributed._local_tensor", "LocalTensor", attributes=("_local_tensors",)),
     PrivateName("torch.distributed._local_tensor", "LocalTensorMode", attributes=("disable",)),
     PrivateName("torch.distributed._local_tensor", "local_tensor_mode"),
     PrivateName(f"{_TENSOR}._decompositions", "DecompShardingStrategy._get_fake_mesh"),
