@@ -135,17 +135,15 @@ class Comparison:
         try:
             with CommDebugMode() as counted:
                 found = program(*given)
+            results = found if isinstance(found, (list, tuple)) else [found]
+            values = tuple(map(_whole, results))
         except Exception as error:
             return Outcome(error=f"{type(error).__name__}: {error}".split("\n")[0])
-        results = found if isinstance(found, (list, tuple)) else [found]
-        return Outcome(
-            tuple(_whole(result) for result in results),
-            tuple(
-                ", ".join(map(str, result.placements)) if isinstance(result, DTensor) else ""
-                for result in results
-            ),
-            counted.get_total_counts(),
+        placements = (
+            ", ".join(map(str, result.placements)) if isinstance(result, DTensor) else ""
+            for result in results
         )
+        return Outcome(values, tuple(placements), counted.get_total_counts())
 
     def outcomes(
         self,
