@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes down")
     parser.add_argument("--all", action="store_true", help="print also what is the same")
     chosen = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the ranks, which share few cores
     ways = [way for way in WAYS if way in chosen.ways or way == "bare"]
     found: list[Compared] = []
 

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from benchmarks.parity.calls import Call, calls_of, ops_of_torch, write_calls
 from benchmarks.parity.pool import Pool
 from benchmarks.parity.verdict import Compared, Seen
@@ -38,6 +40,7 @@ def draw_calls(wanted: str | None, tenth: bool, step: Callable[[], None]) -> lis
         if not named:
             raise SystemExit(f"{wanted}: there is no such call")
         return named
+    torch.set_num_threads(1)  # samples are small, and other ranks want the cores
     found: list[Call] = []
     for op in ops_of_torch()[:: 10 if tenth else 1]:
         found += calls_of(op)

@@ -10,7 +10,7 @@ It is private and heavy (about 4 s to import), so nothing here is imported befor
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -26,6 +26,8 @@ from dtensor_registry.verification import Sample
 
 NAMESPACES = ("aten", "prims")
 """Whose ops the database is about."""
+
+_FOREACH = "_foreach_"
 
 LARGEST = 4096
 """Elements that a tensor of a sample may have: more takes longer and shows no more."""
@@ -59,9 +61,26 @@ def opinfo_calls(op: OpOverload, most: int = MOST) -> list[Sample]:
     """
     if op.namespace not in NAMESPACES:
         return []
-    base = _base(op)
+    return _calls(op, _entries().get(_base(op), ()), most)
+
+
+def opinfo_list_calls(op: OpOverload, most: int) -> list[Sample]:
+    """List the calls of an op on lists that torch's samples for these lead to.
+
+    Args:
+        op: the overload.
+        most: samples that are run of one entry and dtype.
+
+    Raises:
+        MissingOpInfoError: if the database cannot be imported; names what to install.
+    """
+    name = op._schema.name.rpartition("::")[2].removesuffix("_")
+    return _calls(op, _entries().get(name, ()) if name.startswith(_FOREACH) else (), most)
+
+
+def _calls(op: OpOverload, entries: Iterable[int], most: int) -> list[Sample]:
     found: dict[str, Sample] = {}
-    for index in _entries().get(base, ()):
+    for index in entries:
         for sample in _captured(index, most).get(op, ()):
             found.setdefault(f"{sample} {[t.stride() for t in sample.inputs]}", sample)
     return list(found.values())
@@ -80,10 +99,12 @@ def _base(op: OpOverload) -> str:
 @lru_cache(maxsize=1)
 def _database() -> Sequence[Any]:
     try:
-        from torch.testing._internal.common_methods_invocations import op_db
+        from torch.testing._internal import common_methods_invocations as database
     except ImportError as error:
         raise MissingOpInfoError(error) from error
-    return tuple(op_db)
+    kinds = ("unary", "binary", "pointwise", "reduce", "other")
+    lists = [getattr(database, f"foreach_{kind}_op_db") for kind in kinds]
+    return tuple(entry for each in (database.op_db, *lists) for entry in each)
 
 
 @lru_cache(maxsize=1)
@@ -91,6 +112,9 @@ def _entries() -> dict[str, list[int]]:
     """For each name that an aten op may have, the entries of the database that may call it."""
     found: dict[str, list[int]] = {}
     for index, entry in enumerate(_database()):
+        if entry.name.startswith(_FOREACH):
+            found.setdefault(entry.name, []).append(index)
+            continue
         names = {entry.name, entry.aten_name, entry.aten_backward_name, *map(str, entry.aliases)}
         spelt = {part for name in names if name for part in (*_spellings(name),)}
         for name in spelt:
@@ -114,15 +138,23 @@ def _captured(index: int, most: int) -> dict[OpOverload, list[Sample]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of sample functions and deprecated ops
             for sample in islice(_samples(entry, dtype, differentiable), most):
-                for run in (_composite, _forward, _backward):
-                    if run is _backward and not differentiable:
-                        continue
+                for run, op in _runs(entry, differentiable):
                     try:
                         with torch.random.fork_rng(devices=[]):
-                            run(entry.op, sample, recorder)
+                            run(op, sample, recorder)
                     except Exception:  # noqa: S112 - a sample that does not run is no sample
                         continue
     return recorder.calls
+
+
+def _runs(entry: Any, differentiable: bool) -> Iterator[tuple[Callable[..., None], Any]]:
+    """List how a sample is run: the ops on lists have no other way to be called in place."""
+    yield _composite, entry.op
+    yield _forward, entry.op
+    if entry.name.startswith(_FOREACH) and entry.inplace_variant is not None:
+        yield _forward, entry.inplace_variant
+    elif differentiable:
+        yield _backward, entry.op
 
 
 def _dtypes(entry: Any) -> list[torch.dtype]:
@@ -135,7 +167,8 @@ def _samples(entry: Any, dtype: torch.dtype, requires_grad: bool) -> Iterator[An
     state = torch.random.get_rng_state()
     torch.manual_seed(0)
     try:
-        yield from entry.sample_inputs("cpu", dtype, requires_grad=requires_grad)
+        few = {"num_input_tensors": [2]} if entry.name.startswith(_FOREACH) else {}
+        yield from entry.sample_inputs("cpu", dtype, requires_grad=requires_grad, **few)
     except Exception:
         return  # an entry that cannot make its samples here has none
     finally:

@@ -17,6 +17,7 @@ from dtensor_registry._torch.checking.opinfo import (
     NAMESPACES,
     MissingOpInfoError,
     opinfo_calls,
+    opinfo_list_calls,
 )
 from dtensor_registry.rules import tensor_inputs
 from dtensor_registry.verification import Sample
@@ -87,7 +88,8 @@ def known_samples(op: OpOverload, limit: int, most: int) -> tuple[Sample, ...]:
     >>> known_samples(torch.ops.prims.iota.default, 2, 2)
     ()
     """
-    return _most_different(_known(op, most), limit)
+    known = _known(op, most) or [s for s in opinfo_list_calls(op, most) if runs(op, s)]
+    return _most_different(known, limit)
 
 
 def _known(op: OpOverload, most: int) -> list[Sample]:
