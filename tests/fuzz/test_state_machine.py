@@ -35,13 +35,21 @@ LONG = bool(os.environ.get("DTENSOR_REGISTRY_LONG"))
 EXAMPLES, STEPS = (200, 50) if LONG else (15, 40)
 
 
+FAILING: set[str] = set()
+"""What of `shift` raises now: its kernel, its fake kernel."""
+
+
 @torch.library.custom_op("fuzz_machine::shift", mutates_args=())
 def shift(x: Tensor) -> Tensor:
+    if "kernel" in FAILING:
+        raise ZeroDivisionError
     return x + 1
 
 
 @shift.register_fake
 def _(x: Tensor) -> Tensor:
+    if "fake kernel" in FAILING:
+        raise ZeroDivisionError
     return torch.empty_like(x)
 
 
@@ -97,10 +105,13 @@ class Machine(RuleBasedStateMachine):
         self.before = tables()
 
     def expected(self, op: str) -> str:
-        for layer in reversed(self.layers):
+        # The latest installation alone decides.
+        covered = [layer for layer in self.layers if layer.height == 0][:-1]
+        deciding = [layer for layer in self.layers if layer not in covered]
+        for layer in reversed(deciding):
             if op in layer.answers:
                 return layer.answers[op]
-        falls_back = any(layer.falls_back for layer in self.layers)
+        falls_back = any(layer.falls_back for layer in deciding)
         return TORCHS.get(op, "gather" if falls_back else "error")
 
     def put(self, layer: Held) -> None:
@@ -144,8 +155,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(op=st.sampled_from(sorted(CALLS)), elsewhere=st.booleans())
     def call(self, op: str, elsewhere: bool) -> None:
-        answer = self.thread.submit(self.ask, op).result() if elsewhere else self.ask(op)
-        assert answer == self.expected(op), op
+        assert self.asked(elsewhere, self.ask, op) == self.expected(op), op
 
     def ask(self, op: str) -> str:
         try:
@@ -165,15 +175,35 @@ class Machine(RuleBasedStateMachine):
         """Say whether a context rules an op, whatever is registered."""
         return any(op in layer.answers for layer in self.layers if layer.height == 2)
 
-    @rule(op=st.sampled_from(sorted(CALLS)))
-    def a_rule_that_raises(self, op: str) -> None:
+    def asked(self, elsewhere: bool, question: Any, *arguments: Any) -> Any:
+        if elsewhere:
+            return self.thread.submit(question, *arguments).result()
+        return question(*arguments)
+
+    @rule(op=st.sampled_from(sorted(CALLS)), elsewhere=st.booleans())
+    def a_rule_that_raises(self, op: str, elsewhere: bool) -> None:
         def wrong(*args: Any) -> Any:
             raise KeyError("wrong")
 
         before = LOAN.layers
         with dr.register_single_dim_strategy(NAMES[op])(wrong):
-            assert ("KeyError: 'wrong'" in self.error_of(op)) != self.covered(op)
+            error = self.asked(elsewhere, self.error_of, op)
+            assert ("KeyError: 'wrong'" in error) != self.covered(op)
         assert LOAN.layers == before
+        assert self.asked(elsewhere, self.ask, op) == self.expected(op)
+
+    @rule(what=st.sampled_from(["kernel", "fake kernel"]), elsewhere=st.booleans())
+    def a_kernel_that_raises(self, what: str, elsewhere: bool) -> None:
+        FAILING.add(what)
+        try:
+            self.asked(elsewhere, self.ask, "shift")
+        except ZeroDivisionError:
+            pass
+        except RuntimeError as error:  # what torch makes of what a fake kernel raises
+            if not isinstance(error.__cause__, ZeroDivisionError):
+                raise
+        finally:
+            FAILING.clear()
 
     @rule(op=st.sampled_from(sorted(CALLS)))
     def a_change_within_a_call(self, op: str) -> None:
