@@ -11,7 +11,7 @@ cached decision, and right.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -34,6 +34,7 @@ from dtensor_registry._torch.arguments import Arguments, read_arguments
 from dtensor_registry._torch.call import tensor_specs
 from dtensor_registry._torch.convert import placements_from_torch
 from dtensor_registry._torch.local_arguments import with_local_arguments
+from dtensor_registry._torch.moved_views import is_marked, marked, note_move, plain
 from dtensor_registry._torch.prices import nbytes_of
 from dtensor_registry._torch.rehearsal import shape_is_changed
 from dtensor_registry._torch.rule import InstalledRule
@@ -44,6 +45,7 @@ from dtensor_registry._torch.shard_order import (
     run_in_default_order,
 )
 from dtensor_registry._torch.tables import dispatcher, propagator
+from dtensor_registry._torch.write_through import write_through, written_views
 from dtensor_registry.errors import (
     FallbackRefusedError,
     MutationError,
@@ -98,6 +100,9 @@ class Executor:
             MixedTensorsError: if a plain tensor is among the DTensors.
             MutationError: if an argument cannot be written to as it is placed.
         """
+        views = written_views(op, args, kwargs or {})
+        if views:
+            return write_through(op, args, kwargs or {}, views)
         call = read_arguments(op, args, kwargs or {}, self.schema_info)
         if any(map(has_own_order, call.specs)) and not is_pieces_alone(op, call.specs):
             return run_in_default_order(op, args, kwargs or {})
@@ -131,7 +136,7 @@ class Executor:
             if moved[at] is not held[at]:
                 back = redistribute_local_tensor(moved[at], plan.inputs[at], call.specs[at])
                 held[at].copy_(back)
-        return _wrap(call, plan, results)
+        return _wrap(call, _noting_moves(call, plan, moved), results)
 
     def _refuse_resize(self, call: Arguments, told: str) -> NoReturn:
         """Refuse a write that changed a shape: a DTensor's shape is not its local tensor's."""
@@ -183,6 +188,22 @@ class Executor:
         )
         decide.refuse_too_much(str(op), self.rule, moved)
         return Plan(wanted, None)
+
+
+def _noting_moves(call: Arguments, plan: Plan, moved: Sequence[torch.Tensor]) -> Plan:
+    """Mark the outputs that are views of a moved input, and remember what was moved."""
+    op = call.schema.op
+    if not facts(op).view or plan.outputs is None:
+        return plan
+    of_a_copy = False
+    for at, (_, argument) in enumerate(call.declared):
+        if argument.alias and not argument.mutated:
+            spec, tensor, held = call.specs[at], call.tensors[at], call.locals[at]
+            if moved[at] is not held:
+                note_move(op, tensor, held, plain(spec), moved[at], plain(plan.inputs[at]))
+                of_a_copy = True
+            of_a_copy = of_a_copy or is_marked(spec)
+    return replace(plan, outputs=marked(plan.outputs)) if of_a_copy else plan
 
 
 def is_mistold(op: OpOverload) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -71,18 +72,17 @@ def marked(specs: Any) -> Any:
     return tree_map(mark, specs)
 
 
-def plain(specs: Any) -> Any:
-    """Make ordinary specs of the specs in a tree."""
-    return tree_map(lambda spec: spec.plain if isinstance(spec, MovedViewSpec) else spec, specs)
+def plain(spec: Any) -> Any:
+    """Give the ordinary spec of what may be a `MovedViewSpec`; anything else stays as it is."""
+    return spec.plain if isinstance(spec, MovedViewSpec) else spec
 
 
 def plain_schema(schema: OpSchema) -> OpSchema:
     """Describe a call with ordinary specs only."""
     if not tree_any(is_marked, (schema.args_schema, schema.kwargs_schema)):
         return schema
-    return OpSchema(
-        schema.op, plain(schema.args_schema), plain(schema.kwargs_schema), schema.schema_info
-    )
+    args, kwargs = tree_map(plain, (schema.args_schema, schema.kwargs_schema))
+    return OpSchema(schema.op, args, kwargs, schema.schema_info)
 
 
 def is_marked(value: Any) -> bool:
@@ -180,8 +180,8 @@ def note_move(
     move = Move(
         op,
         source,
-        plain(source_spec),
-        plain(copy_spec),
+        source_spec,
+        copy_spec,
         geometry,
         version_of(tensor),
         move_behind(source),
@@ -189,9 +189,10 @@ def note_move(
     setattr(parts[0].untyped_storage(), _ATTRIBUTE, move)
 
 
-def viewed(op: OpOverload) -> list[int]:
+@cache
+def viewed(op: OpOverload) -> tuple[int, ...]:
     """List the arguments of which an output of the op is a view."""
-    return [at for at, a in enumerate(facts(op).arguments) if a.alias and not a.mutated]
+    return tuple(at for at, a in enumerate(facts(op).arguments) if a.alias and not a.mutated)
 
 
 def mark_answer(schema: OpSchema, answer: OutputSharding) -> OutputSharding:
@@ -214,8 +215,8 @@ def mark_answer(schema: OpSchema, answer: OutputSharding) -> OutputSharding:
 
 def plain_info(info: OpInfo, op: OpOverload, args: tuple[Any, ...]) -> OpInfo:
     """Let torch compare the specs of a call with those of a decision, which are ordinary."""
-    info.flat_args_schema = plain(info.flat_args_schema)
-    if facts(op).view:
+    info.flat_args_schema = [plain(spec) for spec in info.flat_args_schema]
+    if viewed(op):
         setattr(info, _ARGUMENTS, args)
     return info
 
@@ -233,8 +234,7 @@ def note_moves(info: OpInfo, before: Sequence[Any], wanted: OpSchema) -> None:
         # Lists among the arguments are flattened.
         leaf = at if info.args_tree_spec is None else len(tree_leaves(args[:at]))
         if at < len(args) and info.local_args[leaf] is not before[leaf]:
-            source_spec, copy_spec = (
-                tree_leaves(specs)[leaf] for specs in (info.flat_args_schema, wanted.args_schema)
-            )
+            source_spec: Any = info.flat_args_schema[leaf]
+            copy_spec: Any = wanted.args_schema[at]
             copied: Any = info.local_args[leaf]
             note_move(wanted.op, args[at], before[leaf], source_spec, copied, copy_spec)

@@ -282,6 +282,23 @@ def test_what_was_moved_is_freed_with_the_last_view(installed: None, fake_mesh: 
     assert source() is None
 
 
+@torch.library.custom_op("moved_views::double_second", mutates_args=("second",))
+def double_second(first: Tensor, second: Tensor) -> None:
+    second.mul_(first)
+
+
+def test_an_op_that_the_host_runs_writes_to_the_tensor_too(
+    installed: None, local_mesh: Any
+) -> None:
+    rule = dr.register_single_dim_strategy("moved_views.double_second.default")
+    x = distribute_tensor(rows(8), local_mesh(4), [S0])
+    with rule(lambda op, args, kwargs: [[S0, S0]]):
+        double_second(x[0:2], x[2:4])
+    expected = rows(8)
+    double_second(expected[0:2], expected[2:4])
+    torch.testing.assert_close(outcome(lambda x: None, x), expected)
+
+
 def test_a_copy_of_a_moved_view_is_a_tensor_of_its_own(installed: None, fake_mesh: Any) -> None:
     x = distribute_tensor(rows(8), fake_mesh, [S0])
     view = x[0:2]
