@@ -128,10 +128,10 @@ def test_what_a_rule_of_torchs_raises_is_what_the_call_raises(
     def failing(schema: Any) -> Any:
         raise IndexError("tuple index out of range")
 
-    op = torch.ops.aten.cumsum.default
+    op = torch.ops.aten.unsqueeze.default
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(propagator().op_strategy_funcs, op, failing)
-        outcome = run("aten.cumsum", "f32[8]@S(0)", "0", "--mesh", "2")
+        outcome = run("aten.unsqueeze", "f32[8]@S(0)", "0", "--mesh", "2")
     assert (outcome.code, outcome.err) == (1, "")
     assert "the call raises:\n" in outcome.out
     assert "tuple index out of range" in outcome.out

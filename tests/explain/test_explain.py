@@ -42,7 +42,7 @@ X, W = "f32[8,4]@S(0),R", "f32[4,8]@R,S(1)"
     [
         ("aten.mm", [X, W], "torch rule", "torch's own rule for one mesh dim"),
         ("aten.hardswish", [X], "rule", "pointwise: dtensor-registry-pointwise"),
-        ("aten.cumsum", [X, 0], "torch", "torch's own rule"),
+        ("aten.unsqueeze", [X, 0], "torch", "torch's own rule"),
         ("aten.aminmax", [X], "decomposition", "the op's decomposition"),
         ("aten.kron", [X, W], "composite", "torch takes the op into parts"),
         ("aten.argmin", [X], "handler", "a handler of torch's"),
@@ -258,7 +258,7 @@ def test_an_error_ends_with_the_command_that_explains_it(
     monkeypatch.setenv("DTENSOR_REGISTRY_ORDER", json.dumps(PLUGINS_FIRST))
     with simulated_mesh(2, 2) as mesh, dr.install():
         x = distribute_tensor(torch.ones(8, 4), mesh, [Shard(0), Replicate()])
-        pending = DTensor.from_local(torch.ones(8, 4), mesh, [Partial(), Partial()])
+        pending = DTensor.from_local(torch.ones(8, 4), mesh, [Partial("max"), Partial("max")])
         with pytest.raises((NotImplementedError, RuntimeError)) as caught:
             call(x, pending)
     found: BaseException | None = caught.value
