@@ -22,6 +22,7 @@ PUBLIC = [
     "Settings",
     "ShardingPlaceholder",
     "SingleDimStrategy",
+    "WrongRows",
     "amended",
     "audit",
     "batched",

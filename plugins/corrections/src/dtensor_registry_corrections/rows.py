@@ -2,6 +2,50 @@
 
 from __future__ import annotations
 
-from dtensor_registry import SingleDimStrategy
+from functools import partial
+from typing import Any
 
-WITHOUT_WRONG_ROWS: tuple[SingleDimStrategy, ...] = ()
+from dtensor_registry import SingleDimStrategy, without
+from dtensor_registry_corrections.arithmetic import ARITHMETIC
+from dtensor_registry_corrections.correction import Correction
+from dtensor_registry_corrections.elements import ELEMENTS
+from dtensor_registry_corrections.whole import WHOLE
+
+CORRECTIONS: tuple[Correction, ...] = (*ARITHMETIC, *ELEMENTS, *WHOLE)
+"""All corrections of rows; docs/corrections.md is written from them."""
+
+
+def of_op(op: str) -> tuple[Correction, ...]:
+    """List what is wrong with the rule of one op."""
+    return tuple(correction for correction in CORRECTIONS if op in correction.ops)
+
+
+def calls(op: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Make the calls that show what is wrong, for the form of an op."""
+    found = [example.call() for correction in of_op(op) for example in correction.examples]
+    if "_foreach_" in op:
+        # A list for each tensor: forms over lists have the arguments of one element.
+        return [(tuple(map(_listed, args)), kwargs) for args, kwargs in found]
+    if op.endswith(("out", "_out")):
+        return [(args, {**kwargs, "out": args[0].new_empty(0)}) for args, kwargs in found]
+    return found
+
+
+def _listed(value: Any) -> Any:
+    return [value] if hasattr(value, "shape") else value
+
+
+def _strategy(op: str) -> SingleDimStrategy:
+    corrections = of_op(op)
+    keys = [each.schema_info for each in corrections if each.schema_info is not None]
+    return SingleDimStrategy(
+        op,
+        without(*(correction.wrong() for correction in corrections)),
+        schema_info=keys[0] if keys else None,
+        samples=partial(calls, op),
+    )
+
+
+WITHOUT_WRONG_ROWS: tuple[SingleDimStrategy, ...] = tuple(
+    map(_strategy, dict.fromkeys(op for correction in CORRECTIONS for op in correction.ops))
+)

@@ -1,0 +1,146 @@
+"""Ops on single elements that do not rise, or turn what is no number into a number."""
+
+from __future__ import annotations
+
+from dtensor_registry_corrections.conditions import (
+    another_dtype,
+    holds_less,
+    holds_more,
+    not_rising,
+    numbers_with_nan,
+    two_dtypes,
+)
+from dtensor_registry_corrections.correction import Correction, Dtype, Example, Held
+
+_MAX, _MIN, _SUM = "P(max) <- P(max)", "P(min) <- P(min)", "P(sum) <- P(sum)"
+_NAN = float("nan")
+_IS_NUMBER = (
+    "it makes a number of nan, while nan is the largest and the smallest of what ranks hold"
+)
+_OF_TWO = "it passes nan over, while nan is the largest and the smallest of what ranks hold"
+_WRAPS = "integers wrap around, so a larger part does not make a larger result"
+_PARTS = "a sum of small integers wraps around; one of the parts' results does not"
+
+
+def _with_nan(row: str, number: float) -> Example:
+    return Example(row, (Held("float64", _NAN, number),))
+
+
+def _beside_nan(kind: str, low: float) -> tuple[Example, ...]:
+    """Make examples for each way to have a partial tensor with nan beside another operand."""
+    partial = f"P({kind})"
+    held, whole = Held("float64", _NAN, low), Held("float64", 2 * low + 1 - 2 * low)
+    return (
+        Example(f"{partial} <- {partial}, R", (held, whole)),
+        Example(f"{partial} <- R, {partial}", (whole, held)),
+        Example(f"{partial} <- {partial}, {partial}", (held, Held("float64", 1.0, 1.0))),
+    )
+
+
+ELEMENTS: tuple[Correction, ...] = (
+    Correction(
+        ("aten.threshold.default", "aten.threshold_.default", "aten.threshold.out"),
+        (_MAX, _MIN),
+        "with a value above the threshold the op first falls, then rises",
+        (
+            Example(_MAX, (Held("float64", -1.0, 1.0), 0.0, 5.0)),
+            Example(_MIN, (Held("float64", -1.0, 1.0), 0.0, 5.0)),
+        ),
+        not_rising,
+    ),
+    Correction(
+        ("aten.nan_to_num.default",),
+        (_MAX, _MIN),
+        _IS_NUMBER,
+        (_with_nan(_MAX, 3.0), _with_nan(_MIN, -3.0)),
+        numbers_with_nan,
+    ),
+    Correction(
+        ("aten.sign.default", "aten._foreach_sign.default"),
+        (_MAX, _MIN),
+        _IS_NUMBER,
+        (_with_nan(_MAX, 3.0), _with_nan(_MIN, -3.0)),
+        numbers_with_nan,
+    ),
+    Correction(
+        ("aten.sgn.default",),
+        (_MAX, _MIN),
+        _IS_NUMBER,
+        (_with_nan(_MAX, 3.0), _with_nan(_MIN, -3.0)),
+        numbers_with_nan,
+    ),
+    Correction(
+        ("aten.bucketize.Tensor",),
+        ("P(min) <- P(min), R",),
+        _IS_NUMBER,
+        (Example("P(min) <- P(min), R", (Held("float64", _NAN, -3.0), Held("float64", 0.0))),),
+        numbers_with_nan,
+    ),
+    Correction(
+        ("aten.fmax.default", "prims.fmax.default"),
+        ("P(max) <- P(max), R", "P(max) <- R, P(max)", "P(max) <- P(max), P(max)"),
+        _OF_TWO,
+        _beside_nan("max", 3.0),
+        numbers_with_nan,
+    ),
+    Correction(
+        ("aten.fmin.default", "prims.fmin.default"),
+        ("P(min) <- P(min), R", "P(min) <- R, P(min)", "P(min) <- P(min), P(min)"),
+        _OF_TWO,
+        _beside_nan("min", -3.0),
+        numbers_with_nan,
+    ),
+    Correction(
+        ("aten.special_xlog1py.default",),
+        ("P(sum) <- P(sum), R", "P(avg) <- P(avg), R"),
+        "it is 0 where the first operand is 0, whatever the second is; parts that add up to 0 are"
+        " not 0",
+        (
+            Example("P(sum) <- P(sum), R", (Held("float64", 1.0, -1.0), Held("float64", -1.0))),
+            Example("P(avg) <- P(avg), R", (Held("float64", 1.0, -1.0), Held("float64", -1.0))),
+        ),
+    ),
+    Correction(
+        ("aten._to_copy.default",),
+        (_SUM,),
+        _PARTS,
+        (Example(_SUM, (Held("uint8", 200, 100),), (("dtype", Dtype("int64")),)),),
+        holds_more,
+    ),
+    Correction(
+        ("aten._to_copy.default",),
+        (_MAX, _MIN),
+        _WRAPS,
+        (
+            Example(_MAX, (Held("uint8", 0, 200),), (("dtype", Dtype("int8")),)),
+            Example(_MIN, (Held("uint8", 0, 200),), (("dtype", Dtype("int8")),)),
+        ),
+        holds_less,
+    ),
+    Correction(
+        ("aten.view.dtype",),
+        (_SUM, "P(avg) <- P(avg)", _MAX, _MIN),
+        "bits that are read as another dtype neither add up nor keep their order",
+        (
+            Example(_SUM, (Held("float64", -2.0, -2.0), Dtype("int64"))),
+            Example("P(avg) <- P(avg)", (Held("float64", -2.0, -1.0), Dtype("float32"))),
+            Example(_MAX, (Held("float64", -2.0, -0.5), Dtype("int64"))),
+            Example(_MIN, (Held("float64", -2.0, -0.5), Dtype("int64"))),
+        ),
+        another_dtype,
+        since="2.14.1",
+    ),
+    Correction(
+        ("aten.slice_scatter.default",),
+        ("P(sum) <- P(sum), P(sum)", "P(avg) <- P(avg), P(avg)"),
+        "the source is rounded to the dtype of the input, in each part anew",
+        (
+            Example("P(sum) <- P(sum), P(sum)", (Held("int64", 1, 1), Held("float64", -2.0, 0.5))),
+            Example(
+                "P(avg) <- P(avg), P(avg)", (Held("float64", 1.0, 1.0), Held("uint8", 200, 100))
+            ),
+        ),
+        two_dtypes,
+        since="2.14.1",
+    ),
+)

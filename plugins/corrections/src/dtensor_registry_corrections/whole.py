@@ -1,0 +1,127 @@
+"""Ops that take a tensor as a whole: sums with a dtype, transforms, products along a dim."""
+
+from __future__ import annotations
+
+from dtensor_registry import SchemaInfo
+from dtensor_registry_corrections.conditions import (
+    adds_up_wider,
+    first_size_differs,
+    no_batch_of_right_sides,
+    numbers_with_nan,
+    second_size_differs,
+)
+from dtensor_registry_corrections.correction import Correction, Dtype, Example, Held
+
+_SUM, _MAX, _MIN = "P(sum) <- P(sum)", "P(max) <- P(max)", "P(min) <- P(min)"
+_PRODUCT = "P(product) <- P(product)"
+_ROUNDED = "the dtype of the result is another: parts are rounded, or wrap around, one by one"
+_AS_INTEGERS = (("dtype", Dtype("int64")),)
+_WITH_DTYPE = SchemaInfo(1, ("dtype",))
+_MATRICES = [[[2.0, 0.0], [0.0, 4.0]]] * 2
+
+WHOLE: tuple[Correction, ...] = (
+    Correction(
+        ("aten.sum.default", "aten.nansum.default"),
+        (_SUM,),
+        _ROUNDED,
+        (Example(_SUM, (Held("float64", -2.0, 0.5),), _AS_INTEGERS),),
+        adds_up_wider,
+        since="2.14.1",
+        schema_info=_WITH_DTYPE,
+    ),
+    Correction(
+        ("aten.sum.dim_IntList", "aten.cumsum.default"),
+        (_SUM,),
+        _ROUNDED,
+        (Example(_SUM, (Held("float64", -2.0, 0.5), 0), _AS_INTEGERS),),
+        adds_up_wider,
+        since="2.14.1",
+        schema_info=_WITH_DTYPE,
+    ),
+    Correction(
+        ("aten.prod.default",),
+        (_PRODUCT,),
+        _ROUNDED,
+        (Example(_PRODUCT, (Held("float64", -2.0, -0.5),), _AS_INTEGERS),),
+        adds_up_wider,
+        since="2.14.1",
+        schema_info=_WITH_DTYPE,
+    ),
+    Correction(
+        ("aten.prod.dim_int",),
+        (_PRODUCT,),
+        _ROUNDED,
+        (Example(_PRODUCT, (Held("float64", -2.0, -0.5), 0), _AS_INTEGERS),),
+        adds_up_wider,
+        since="2.14.1",
+        schema_info=_WITH_DTYPE,
+    ),
+    Correction(
+        ("aten.nansum.default",),
+        (_SUM,),
+        "it passes nan over, which makes a sum of ranks nan",
+        (Example(_SUM, (Held("float64", float("nan"), -2.0),)),),
+        numbers_with_nan,
+        since="2.14.1",
+    ),
+    Correction(
+        ("aten.linalg__powsum.default",),
+        (_SUM,),
+        "powers of parts do not add up to the power of their sum",
+        (Example(_SUM, (Held("float64", -2.0, -2.0), 2)),),
+        since="2.14.1",
+    ),
+    Correction(
+        ("aten._fft_r2c.default",),
+        (_MAX, _MIN),
+        "a Fourier transform does not keep an order, and complex numbers have none",
+        (
+            Example(_MAX, (Held("float64", -2.0, 3.0), [0], 0, True), refused=True),
+            Example(_MIN, (Held("float64", -2.0, 3.0), [0], 0, True), refused=True),
+        ),
+    ),
+    Correction(
+        ("aten.linalg_cross.default",),
+        ("S(0) <- S(0), S(0)",),
+        "an operand of size 1 goes with every element of the other, which another rank may hold",
+        (
+            Example(
+                "S(0) <- S(0), S(0)",
+                (Held("float64", [[1.0, 2.0, 3.0]]), Held("float64", [[1.0, 0.0, 2.0]] * 4)),
+                refused=True,
+            ),
+        ),
+        first_size_differs,
+        schema_info=SchemaInfo(2, ("dim",)),
+    ),
+    Correction(
+        ("aten.linalg_cross.default",),
+        ("S(1) <- S(1), S(1)",),
+        "an operand of size 1 goes with every element of the other, which another rank may hold",
+        (
+            Example(
+                "S(1) <- S(1), S(1)",
+                (Held("float64", [[[1.0, 2.0, 3.0]]]), Held("float64", [[[1.0, 0.0, 2.0]] * 4])),
+                refused=True,
+            ),
+        ),
+        second_size_differs,
+    ),
+    Correction(
+        ("aten.linalg_ldl_solve.default",),
+        ("S(0) <- S(0), S(0), S(0)",),
+        "right-hand sides without a batch dim have rows there, of which each rank needs all",
+        (
+            Example(
+                "S(0) <- S(0), S(0), S(0)",
+                (
+                    Held("float64", _MATRICES),
+                    Held("int32", [[1, 2]] * 2),
+                    Held("float64", [[2.0, 4.0], [4.0, 8.0]]),
+                ),
+                refused=True,
+            ),
+        ),
+        no_batch_of_right_sides,
+    ),
+)
