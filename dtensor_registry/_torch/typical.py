@@ -53,7 +53,7 @@ def typical_rows(op: OpOverload, rule: InstalledRule) -> tuple[str, ...] | None:
         The rows as printed, in the rule's order; None if it answers none of the calls.
     """
     answer: tuple[str, ...] | None = None
-    for args, kwargs in itertools.islice(_calls(op), _TRIES):
+    for args, kwargs in itertools.islice(calls_of(op), _TRIES):
         outs = _results(op, args, kwargs)
         if outs is None:
             continue
@@ -69,7 +69,7 @@ def typical_rows(op: OpOverload, rule: InstalledRule) -> tuple[str, ...] | None:
     return answer
 
 
-def _calls(op: OpOverload) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+def calls_of(op: OpOverload) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Make calls: all tensors of one rank first, then of mixed ones."""
     arguments = op._schema.arguments
     tensors = sum(_is_tensor(argument) for argument in arguments)

@@ -78,6 +78,7 @@ def _with_torch(settings: Settings, of_process: bool) -> Iterator[Check]:
     yield check_plugins(settings, discovery)
     yield rules.check_conflicts(settings, outcome)
     yield rules.check_rules(outcome)
+    yield from rules.check_corrections(discovery)
     yield process.check_in_force()
     yield process.check_tables()
     yield process.check_other_code()

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dtensor_registry._torch.catalog import TorchCatalog
+from dtensor_registry._torch.checking.corrections import unneeded
 from dtensor_registry._torch.unknown_ops import unknown_ops
 from dtensor_registry._torch.winners import Winners
 from dtensor_registry.checkup.values import Check, judge
 from dtensor_registry.discovery import LOCAL, Discovery
 from dtensor_registry.errors import ConflictingStrategiesError, RegistryError, SettingsError
 from dtensor_registry.resolution import Resolution, check_pins_are_used, resolve
+from dtensor_registry.rules import Without
 from dtensor_registry.settings import TORCH, Settings
 
 
@@ -84,6 +86,18 @@ def check_rules(outcome: Outcome) -> Check:
         (*outcome.left_out, *unknown_ops(outcome.resolution)),
         "tell the plugin's author; who has which rule:  dtensor-registry ops",
     )
+
+
+def check_corrections(discovery: Discovery) -> Iterator[Check]:
+    """List what plugins would leave out of torch's rules, and this torch does not have."""
+    corrected = [c for c in discovery.contributions if isinstance(c.strategy.rule, Without)]
+    if not corrected:
+        return
+    found = unneeded(discovery)
+    told = f"rows are left out of torch's rules for {len({c.op for c in corrected})} op(s)"
+    if found:
+        told += f"; {len(found)} find nothing to leave out of this torch's rules"
+    yield Check("corrections", "ok", told, found)
 
 
 def _conflicts(settings: Settings, resolution: Resolution, discovery: Discovery) -> Iterator[str]:

@@ -18,6 +18,7 @@ from dtensor_registry.errors import InvalidContributionError, PlacementSyntaxErr
 from dtensor_registry.placements import REPLICATE, ShardingPlaceholder
 from dtensor_registry.placements import Partial as Pending
 from dtensor_registry.rules import without, wrong_rows
+from dtensor_registry.testing.only import only
 
 RELU, ADD, ADD_OUT = (
     torch.ops.aten.relu.default,
@@ -168,3 +169,13 @@ def test_shards_are_torchs(mended: Any, mesh: Any) -> None:
     cut = DTensor.from_local(torch.ones(2, dtype=torch.int64), mesh, [Shard(0)])
     assert RELU(cut).placements == (Shard(0),)
     assert ADD(cut, cut).placements == (Shard(0),)
+
+
+def test_doctor_lists_what_this_torch_has_no_such_row_for(fake_distribution: Any) -> None:
+    fake_distribution("acme-rules", MENDED)
+    check = dr.doctor(only("acme-rules"))["corrections"]
+    assert check.state == "ok"
+    listed = [detail.partition(";")[0] for detail in check.details]
+    assert "aten.addmv_.default: torch has no rule with rows for it" in listed
+    assert not any("aten._foreach_add_.List" in detail for detail in listed)
+    assert not any("aten.relu" in detail for detail in listed)

@@ -34,7 +34,8 @@ def torch_rule(op: OpOverload, func: Any) -> Rule:
         kwargs = {name: _as_torch(value, per_element) for name, value in kwargs.items()}
         rows: list[Any] = [list(row_from_rule(row)) for row in func(element, args, kwargs)]
         if per_element and not returns and element is not op:
-            return [row[1:] for row in rows]  # the list form writes, and returns nothing
+            # The list form writes and returns nothing; torch drops rows that would move an element.
+            return [row[1:] for row in rows if row[0] == row[1]]
         if in_place and not per_element:  # torch asks in-place ops too, and then drops these
             return [row for row in rows if row[0] == row[1]]
         return rows

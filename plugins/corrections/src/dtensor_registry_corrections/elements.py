@@ -14,10 +14,8 @@ from dtensor_registry_corrections.correction import Correction, Dtype, Example, 
 
 _MAX, _MIN, _SUM = "P(max) <- P(max)", "P(min) <- P(min)", "P(sum) <- P(sum)"
 _NAN = float("nan")
-_IS_NUMBER = (
-    "it makes a number of nan, while nan is the largest and the smallest of what ranks hold"
-)
-_OF_TWO = "it passes nan over, while nan is the largest and the smallest of what ranks hold"
+_IS_NUMBER = "it makes a number of nan, which is the largest and the smallest of what ranks hold"
+_OF_TWO = "it passes nan over, which is the largest and the smallest of what ranks hold"
 _WRAPS = "integers wrap around, so a larger part does not make a larger result"
 _PARTS = "a sum of small integers wraps around; one of the parts' results does not"
 
@@ -26,14 +24,15 @@ def _with_nan(row: str, number: float) -> Example:
     return Example(row, (Held("float64", _NAN, number),))
 
 
-def _beside_nan(kind: str, low: float) -> tuple[Example, ...]:
+def _beside_nan(kind: str, sign: int) -> tuple[Example, ...]:
     """Make examples for each way to have a partial tensor with nan beside another operand."""
     partial = f"P({kind})"
-    held, whole = Held("float64", _NAN, low), Held("float64", 2 * low + 1 - 2 * low)
+    held, whole = Held("float64", _NAN, -3.0 * sign), Held("float64", -7.0 * sign)
+    both = (Held("float64", _NAN, 3.0 * sign), Held("float64", 1.0 * sign, 2.0 * sign))
     return (
         Example(f"{partial} <- {partial}, R", (held, whole)),
         Example(f"{partial} <- R, {partial}", (whole, held)),
-        Example(f"{partial} <- {partial}, {partial}", (held, Held("float64", 1.0, 1.0))),
+        Example(f"{partial} <- {partial}, {partial}", both),
     )
 
 
@@ -80,14 +79,14 @@ ELEMENTS: tuple[Correction, ...] = (
         ("aten.fmax.default", "prims.fmax.default"),
         ("P(max) <- P(max), R", "P(max) <- R, P(max)", "P(max) <- P(max), P(max)"),
         _OF_TWO,
-        _beside_nan("max", 3.0),
+        _beside_nan("max", 1),
         numbers_with_nan,
     ),
     Correction(
         ("aten.fmin.default", "prims.fmin.default"),
         ("P(min) <- P(min), R", "P(min) <- R, P(min)", "P(min) <- P(min), P(min)"),
         _OF_TWO,
-        _beside_nan("min", -3.0),
+        _beside_nan("min", -1),
         numbers_with_nan,
     ),
     Correction(
@@ -123,7 +122,7 @@ ELEMENTS: tuple[Correction, ...] = (
         "bits that are read as another dtype neither add up nor keep their order",
         (
             Example(_SUM, (Held("float64", -2.0, -2.0), Dtype("int64"))),
-            Example("P(avg) <- P(avg)", (Held("float64", -2.0, -1.0), Dtype("float32"))),
+            Example("P(avg) <- P(avg)", (Held("float64", 1.0, 16.0), Dtype("float32"))),
             Example(_MAX, (Held("float64", -2.0, -0.5), Dtype("int64"))),
             Example(_MIN, (Held("float64", -2.0, -0.5), Dtype("int64"))),
         ),

@@ -92,7 +92,8 @@ WHOLE: tuple[Correction, ...] = (
             ),
         ),
         first_size_differs,
-        schema_info=SchemaInfo(2, ("dim",)),
+        since="2.14.1",
+        schema_info=SchemaInfo(2, ("dim",)),  # torch's key lacks it, and gives the rows of another
     ),
     Correction(
         ("aten.linalg_cross.default",),
@@ -106,6 +107,7 @@ WHOLE: tuple[Correction, ...] = (
             ),
         ),
         second_size_differs,
+        since="2.14.1",
     ),
     Correction(
         ("aten.linalg_ldl_solve.default",),

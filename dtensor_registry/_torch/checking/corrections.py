@@ -1,0 +1,79 @@
+"""Corrections of torch's own rules that the torch at hand does not need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch._ops import OpOverload
+
+from dtensor_registry._torch.catalog import SINGLE_DIM, TorchCatalog, find_op
+from dtensor_registry._torch.checking.torch_rules import torch_rule
+from dtensor_registry._torch.corrected import CorrectedRule
+from dtensor_registry._torch.tables import LEDGER
+from dtensor_registry._torch.typical import calls_of
+from dtensor_registry.discovery import Contribution, Discovery
+from dtensor_registry.rules import TensorMeta, Without, WrongRows, tensor_inputs
+from dtensor_registry.verification.inputs import sample_of
+from dtensor_registry.verification.wholerun import fill
+
+
+def unneeded(discovery: Discovery) -> tuple[str, ...]:
+    """List what `without(...)` is to leave out of a rule of torch's that does not have it.
+
+    A rule is asked for the samples of the strategy, or for typical calls if it has none.
+    """
+    found: list[str] = []
+    for contribution in discovery.contributions:
+        if isinstance(contribution.strategy.rule, Without):
+            for name in TorchCatalog().overloads(contribution.op) or (contribution.op,):
+                found += _unneeded_of(name, contribution)
+    return tuple(found)
+
+
+def _unneeded_of(name: str, contribution: Contribution) -> Iterator[str]:
+    without = contribution.strategy.rule
+    assert isinstance(without, Without)
+    op = find_op(name)
+    info = None if op is None else LEDGER.original(SINGLE_DIM, op)
+    if op is None or info is None:
+        missing = "torch has no such op" if op is None else "torch has no rule with rows for it"
+        yield f"{name}: {missing}; {contribution.origin}"
+        return
+    met = met_rows(op, CorrectedRule(info.func, without, contribution.origin), contribution)
+    for wrong in without.wrong:
+        for row in wrong.rows:
+            if not any(each is wrong and shown.startswith(row) for shown, each in met):
+                yield f"{name}: torch's rule has no row {row}; {contribution.origin}"
+
+
+def met_rows(
+    op: OpOverload, rule: CorrectedRule, contribution: Contribution
+) -> set[tuple[str, WrongRows]]:
+    """Collect the rows that a correction leaves out of the calls that its author gives."""
+    met: set[tuple[str, WrongRows]] = set()
+
+    def ask(asked: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        met.update(rule.left_out(asked, args, kwargs))
+        return rule.func(asked, args, kwargs)
+
+    asked_for_calls = torch_rule(op, ask)
+    for args, kwargs in _calls(op, contribution):
+        try:
+            asked_for_calls(op, args, kwargs)
+        except Exception:  # noqa: S112 - a call that is not meant for the rule shows no row of it
+            continue
+    return met
+
+
+def _calls(
+    op: OpOverload, contribution: Contribution
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    samples = contribution.strategy.samples
+    if samples is None:
+        yield from calls_of(op)
+        return
+    for sample in map(sample_of, samples()):
+        tensors = tensor_inputs(sample.args, sample.kwargs)
+        metas = [TensorMeta(tuple(t.shape), t.stride(), t.dtype) for t in tensors]
+        yield fill(sample.args, sample.kwargs, metas)
