@@ -28,8 +28,8 @@ TAIL = """\
 `linalg_cross` also gets `dim` into its cache key: torch lets a call with another `dim` have the
 decision of the first.
 
-In torch 2.13 the ops that stand from 2.14.1 on have a rule for the whole mesh instead of rows. The
-same calls of `view.dtype`, `sum`, `nansum`, `prod` and `linalg__powsum` are wrong there, too.
+In torch 2.13 the ops marked with * have a rule for the whole mesh instead of rows, which is wrong
+for the same calls: their partial operands are reduced before torch is asked, in every version.
 
 ## What is not left out, and why
 
@@ -61,6 +61,8 @@ def page() -> Iterator[str]:
 def _line(correction: Correction) -> str:
     ops = ", ".join(f"`{op}`" for op in correction.ops)
     rows = "; ".join(f"`{row}`" for row in correction.rows)
+    if correction.reduces:
+        ops += " *"
     shown = "; ".join(dict.fromkeys(map(str, correction.examples)))
     versions = f"{correction.since} to {correction.until}"
     return (

@@ -38,7 +38,7 @@ def narrow_times_fraction(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def numbers_with_nan(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """an operand is of floats"""
-    return any(is_tensor(arg) and arg.dtype.is_floating_point for arg in args)
+    return any(arg.dtype.is_floating_point for arg in args if hasattr(arg, "shape"))
 
 
 def not_rising(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -63,6 +63,11 @@ def holds_less(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if unsigned == to_unsigned:
         return _bits(target) < _bits(source)
     return to_unsigned or _bits(target) <= _bits(source)
+
+
+def becomes_complex(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """the result is complex"""
+    return _asked(args, kwargs).startswith("complex")
 
 
 def adds_up_wider(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

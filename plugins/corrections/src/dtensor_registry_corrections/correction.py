@@ -97,6 +97,8 @@ class Correction:
         since: the first torch, of those that were tried, whose rule has the rows.
         until: the last.
         schema_info: what is in the cache key, where torch's own key lacks what `when` reads.
+        reduces: partial operands are reduced before torch is asked, since torch 2.13 has no rows
+            for the op but a rule for the whole mesh, which is wrong in the same way.
     """
 
     ops: tuple[str, ...]
@@ -107,6 +109,7 @@ class Correction:
     since: str = "2.13.0"
     until: str = "2.15.0"
     schema_info: Any = None
+    reduces: bool = False
 
     @property
     def condition(self) -> str:

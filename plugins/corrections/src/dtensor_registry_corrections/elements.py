@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dtensor_registry_corrections.conditions import (
     another_dtype,
+    becomes_complex,
     holds_less,
     holds_more,
     not_rising,
@@ -117,6 +118,20 @@ ELEMENTS: tuple[Correction, ...] = (
         holds_less,
     ),
     Correction(
+        ("aten._to_copy.default",),
+        (_MAX, _MIN),
+        "complex numbers have no largest, so that it could never be found",
+        (
+            Example(
+                _MAX, (Held("float64", -2.0, 3.0),), (("dtype", Dtype("complex128")),), refused=True
+            ),
+            Example(
+                _MIN, (Held("float64", -2.0, 3.0),), (("dtype", Dtype("complex128")),), refused=True
+            ),
+        ),
+        becomes_complex,
+    ),
+    Correction(
         ("aten.view.dtype",),
         (_SUM, "P(avg) <- P(avg)", _MAX, _MIN),
         "bits that are read as another dtype neither add up nor keep their order",
@@ -127,7 +142,7 @@ ELEMENTS: tuple[Correction, ...] = (
             Example(_MIN, (Held("float64", -2.0, -0.5), Dtype("int64"))),
         ),
         another_dtype,
-        since="2.14.1",
+        reduces=True,
     ),
     Correction(
         ("aten.slice_scatter.default",),
@@ -140,6 +155,6 @@ ELEMENTS: tuple[Correction, ...] = (
             ),
         ),
         two_dtypes,
-        since="2.14.1",
+        reduces=True,
     ),
 )

@@ -58,13 +58,6 @@ def transform_of_an_extreme(call: PlacedCall) -> MoveFirst | None:
     return MoveFirst({"self": tensor.replicated(*wrong)}) if wrong else None
 
 
-def complex_of_an_extreme(call: PlacedCall) -> MoveFirst | None:
-    """Reduce a pending maximum or minimum before it becomes complex: no such numbers compare."""
-    if not getattr(call.arguments.get("dtype"), "is_complex", False):
-        return None
-    return transform_of_an_extreme(call)
-
-
 def _empty_where_reduced(tensor: PlacedTensor, dim: object) -> tuple[int, ...]:
     """List the mesh dims that cut a dim that is reduced so finely that a rank has nothing."""
     rank = len(tensor.shape)
@@ -106,13 +99,6 @@ REDUCTIONS: tuple[SingleDimStrategy, ...] = (
         amended(
             transform_of_an_extreme,
             because="a transform is taken of a maximum that is yet to be found",
-        ),
-    ),
-    SingleDimStrategy(
-        "aten._to_copy.default",
-        amended(
-            complex_of_an_extreme,
-            because="complex numbers have no maximum, so that it could never be found",
         ),
     ),
 )

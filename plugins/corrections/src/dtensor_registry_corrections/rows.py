@@ -1,11 +1,11 @@
-"""Rows of torch's own rules that are left out."""
+"""Rows of torch's own rules that are left out, or whose partial operands are reduced first."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from dtensor_registry import SingleDimStrategy, without
+from dtensor_registry import MoveFirst, PlacedCall, SingleDimStrategy, amended, without
 from dtensor_registry_corrections.arithmetic import ARITHMETIC
 from dtensor_registry_corrections.correction import Correction
 from dtensor_registry_corrections.elements import ELEMENTS
@@ -37,6 +37,9 @@ def _listed(value: Any) -> Any:
 
 def _strategy(op: str) -> SingleDimStrategy:
     corrections = of_op(op)
+    if all(correction.reduces for correction in corrections):
+        because = "; ".join(dict.fromkeys(correction.because for correction in corrections))
+        return SingleDimStrategy(op, amended(partial(_reduced_first, op), because=because))
     keys = [each.schema_info for each in corrections if each.schema_info is not None]
     return SingleDimStrategy(
         op,
@@ -44,6 +47,19 @@ def _strategy(op: str) -> SingleDimStrategy:
         schema_info=keys[0] if keys else None,
         samples=partial(calls, op),
     )
+
+
+def _reduced_first(op: str, call: PlacedCall) -> MoveFirst | None:
+    """Reduce the partial operands of a call for which a row that keeps them is wrong."""
+    moves = {
+        name: tensor.replicated(*tensor.partials())
+        for name, tensor in call.tensors.items()
+        if tensor.partials()
+    }
+    dtype = call.arguments.get("dtype")
+    args = (*call.tensors.values(), dtype)
+    wrong = any(each.when is None or each.when(op, args, {"dtype": dtype}) for each in of_op(op))
+    return MoveFirst(moves) if moves and wrong else None
 
 
 WITHOUT_WRONG_ROWS: tuple[SingleDimStrategy, ...] = tuple(

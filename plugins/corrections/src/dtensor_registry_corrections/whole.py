@@ -1,4 +1,4 @@
-"""Ops that take a tensor as a whole: sums with a dtype, transforms, products along a dim."""
+"""Ops that take a tensor as a whole: sums with a dtype, powers, products along a dim."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from dtensor_registry_corrections.conditions import (
 )
 from dtensor_registry_corrections.correction import Correction, Dtype, Example, Held
 
-_SUM, _MAX, _MIN = "P(sum) <- P(sum)", "P(max) <- P(max)", "P(min) <- P(min)"
-_PRODUCT = "P(product) <- P(product)"
+_SUM, _PRODUCT = "P(sum) <- P(sum)", "P(product) <- P(product)"
 _ROUNDED = "the dtype of the result is another: parts are rounded, or wrap around, one by one"
 _AS_INTEGERS = (("dtype", Dtype("int64")),)
-_WITH_DTYPE = SchemaInfo(1, ("dtype",))
 _MATRICES = [[[2.0, 0.0], [0.0, 4.0]]] * 2
 
 WHOLE: tuple[Correction, ...] = (
@@ -26,8 +24,7 @@ WHOLE: tuple[Correction, ...] = (
         _ROUNDED,
         (Example(_SUM, (Held("float64", -2.0, 0.5),), _AS_INTEGERS),),
         adds_up_wider,
-        since="2.14.1",
-        schema_info=_WITH_DTYPE,
+        reduces=True,
     ),
     Correction(
         ("aten.sum.dim_IntList", "aten.cumsum.default"),
@@ -35,8 +32,7 @@ WHOLE: tuple[Correction, ...] = (
         _ROUNDED,
         (Example(_SUM, (Held("float64", -2.0, 0.5), 0), _AS_INTEGERS),),
         adds_up_wider,
-        since="2.14.1",
-        schema_info=_WITH_DTYPE,
+        reduces=True,
     ),
     Correction(
         ("aten.prod.default",),
@@ -44,8 +40,7 @@ WHOLE: tuple[Correction, ...] = (
         _ROUNDED,
         (Example(_PRODUCT, (Held("float64", -2.0, -0.5),), _AS_INTEGERS),),
         adds_up_wider,
-        since="2.14.1",
-        schema_info=_WITH_DTYPE,
+        reduces=True,
     ),
     Correction(
         ("aten.prod.dim_int",),
@@ -53,8 +48,7 @@ WHOLE: tuple[Correction, ...] = (
         _ROUNDED,
         (Example(_PRODUCT, (Held("float64", -2.0, -0.5), 0), _AS_INTEGERS),),
         adds_up_wider,
-        since="2.14.1",
-        schema_info=_WITH_DTYPE,
+        reduces=True,
     ),
     Correction(
         ("aten.nansum.default",),
@@ -62,23 +56,14 @@ WHOLE: tuple[Correction, ...] = (
         "it passes nan over, which makes a sum of ranks nan",
         (Example(_SUM, (Held("float64", float("nan"), -2.0),)),),
         numbers_with_nan,
-        since="2.14.1",
+        reduces=True,
     ),
     Correction(
         ("aten.linalg__powsum.default",),
         (_SUM,),
         "powers of parts do not add up to the power of their sum",
         (Example(_SUM, (Held("float64", -2.0, -2.0), 2)),),
-        since="2.14.1",
-    ),
-    Correction(
-        ("aten._fft_r2c.default",),
-        (_MAX, _MIN),
-        "a Fourier transform does not keep an order, and complex numbers have none",
-        (
-            Example(_MAX, (Held("float64", -2.0, 3.0), [0], 0, True), refused=True),
-            Example(_MIN, (Held("float64", -2.0, 3.0), [0], 0, True), refused=True),
-        ),
+        reduces=True,
     ),
     Correction(
         ("aten.linalg_cross.default",),
