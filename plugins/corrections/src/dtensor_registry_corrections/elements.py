@@ -155,6 +155,7 @@ ELEMENTS: tuple[Correction, ...] = (
             ),
         ),
         two_dtypes,
+        since="2.14.1",
         reduces=True,
     ),
 )

@@ -27,11 +27,20 @@ WHOLE: tuple[Correction, ...] = (
         reduces=True,
     ),
     Correction(
-        ("aten.sum.dim_IntList", "aten.cumsum.default"),
+        ("aten.sum.dim_IntList",),
         (_SUM,),
         _ROUNDED,
         (Example(_SUM, (Held("float64", -2.0, 0.5), 0), _AS_INTEGERS),),
         adds_up_wider,
+        reduces=True,
+    ),
+    Correction(
+        ("aten.cumsum.default",),
+        (_SUM,),
+        _ROUNDED,
+        (Example(_SUM, (Held("float64", -2.0, 0.5), 0), _AS_INTEGERS),),
+        adds_up_wider,
+        since="2.14.1",
         reduces=True,
     ),
     Correction(
