@@ -13,7 +13,7 @@ from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.tables import LEDGER
 from dtensor_registry._torch.typical import calls_of
 from dtensor_registry.discovery import Contribution, Discovery
-from dtensor_registry.rules import TensorMeta, Without, WrongRows, tensor_inputs
+from dtensor_registry.rules import TensorMeta, Without, WrongRows, is_tensor, tensor_inputs
 from dtensor_registry.verification.inputs import sample_of
 from dtensor_registry.verification.wholerun import fill
 
@@ -40,17 +40,19 @@ def _unneeded_of(name: str, contribution: Contribution) -> Iterator[str]:
         missing = "torch has no such op" if op is None else "torch has no rule with rows for it"
         yield f"{name}: {missing}; {contribution.origin}"
         return
-    met = met_rows(op, CorrectedRule(info.func, without, contribution.origin), contribution)
-    for wrong in without.wrong:
+    # Whether torch has a row does not depend on the calls that it is wrong for.
+    always = Without(tuple(WrongRows(wrong.rows, wrong.because) for wrong in without.wrong))
+    met = _met_rows(op, CorrectedRule(info.func, always, contribution.origin), contribution)
+    for wrong in always.wrong:
         for row in wrong.rows:
             if not any(each is wrong and shown.startswith(row) for shown, each in met):
                 yield f"{name}: torch's rule has no row {row}; {contribution.origin}"
 
 
-def met_rows(
+def _met_rows(
     op: OpOverload, rule: CorrectedRule, contribution: Contribution
 ) -> set[tuple[str, WrongRows]]:
-    """Collect the rows that a correction leaves out of the calls that its author gives."""
+    """Collect the rows that a correction leaves out of some call."""
     met: set[tuple[str, WrongRows]] = set()
 
     def ask(asked: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -71,9 +73,15 @@ def _calls(
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     samples = contribution.strategy.samples
     if samples is None:
-        yield from calls_of(op)
+        for args, kwargs in calls_of(op):
+            yield tuple(map(_first_of_list, args)), kwargs
         return
     for sample in map(sample_of, samples()):
         tensors = tensor_inputs(sample.args, sample.kwargs)
         metas = [TensorMeta(tuple(t.shape), t.stride(), t.dtype) for t in tensors]
         yield fill(sample.args, sample.kwargs, metas)
+
+
+def _first_of_list(value: Any) -> Any:
+    """Keep one tensor of a list: torch asks the rule of a list form about each element."""
+    return value[:1] if isinstance(value, list) and value and is_tensor(value[0]) else value
