@@ -56,6 +56,14 @@ class AmendedTorch:
         outcome = self._outcome(schema)
         return outcome.function if isinstance(outcome, Compute) else None
 
+    def note(self, schema: OpSchema) -> str | None:
+        """Say what is done about a call that torch has wrong; None for one that is torch's."""
+        outcome = self._outcome(schema)
+        if outcome is None:
+            return None
+        done = "computed from other ops" if isinstance(outcome, Compute) else "moved first"
+        return f"{done}, as torch has it wrong: {self.amended.because} ({self.origin})"
+
     def answer(self, schema: OpSchema, ask: Ask) -> OutputSharding:
         """Have torch decide a call, its tensors moved first where the plugin says so.
 

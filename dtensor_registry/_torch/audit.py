@@ -14,6 +14,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 
+from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.auditing.collectives import bytes_put_in, collective
 from dtensor_registry._torch.auditing.lines import Lines
 from dtensor_registry._torch.auditing.rows import (
@@ -121,14 +122,15 @@ def owner(op: OpOverload) -> str:
 
 
 def _decider(op: OpOverload) -> tuple[str, Kind]:
-    if LEDGER.original(HANDLERS, op) is not None:
-        return "handler", "torch"
     found = LOAN.find(op)
+    if found is None and LEDGER.original(HANDLERS, op) is not None:
+        return "handler", "torch"
     if found is not None:
         if found[0].program is not None:
             return THIS_PROGRAM, "plugin"
         rule = getattr(found[1].rule, "func", None)
-        if isinstance(rule, CorrectedRule):
+        rule = found[1].rule if isinstance(found[1].rule, AmendedTorch) else rule
+        if isinstance(rule, (CorrectedRule, AmendedTorch)):
             return rule.origin.plugin, "plugin"
         if not isinstance(rule, InstalledRule):
             return "context", "plugin"

@@ -21,7 +21,7 @@ from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Contribution, Discovery, discover
 from dtensor_registry.errors import MisfitError, SettingsError
 from dtensor_registry.resolution import Resolution, resolve
-from dtensor_registry.rules import CORRECTED_TABLE, Rule, Without
+from dtensor_registry.rules import CORRECTED_TABLE, Amended, Rule, Without
 from dtensor_registry.settings import TORCH, Settings, nearest
 from dtensor_registry.verification import Sample
 from dtensor_registry.verification.inputs import sample_of
@@ -149,15 +149,18 @@ def _of_plugins(discovery: Discovery, settings: Settings) -> Iterator[Subject]:
         if contribution.strategy.variants:
             forms += (form for name in overloads for form in catalog.variants(name))
         for name in forms:
-            if _has_nothing_to_correct(name, contribution):
+            if _has_nothing_to_judge(name, contribution):
                 continue
             if name == contribution.op or not _named(discovery, contribution, name):
                 yield _of_contribution(name, contribution, resolution)
 
 
-def _has_nothing_to_correct(name: str, contribution: Contribution) -> bool:
-    """Say whether a contribution leaves rows out of a rule that this torch does not have."""
-    corrects = isinstance(contribution.strategy.rule, Without)
+def _has_nothing_to_judge(name: str, contribution: Contribution) -> bool:
+    """Say whether a contribution has no rows that could be judged, or none in this torch."""
+    strategy = contribution.strategy
+    if isinstance(strategy.rule, Amended) or strategy.local_arguments is not None:
+        return True  # no row is to be judged: what is right is the whole call, run by the host
+    corrects = isinstance(strategy.rule, Without)
     return corrects and TorchCatalog().torch_table(name) != CORRECTED_TABLE
 
 

@@ -13,6 +13,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema
 from torch.utils._pytree import tree_leaves
 
+from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.audit import audit
 from dtensor_registry._torch.auditing.rows import AuditRow
@@ -20,6 +21,7 @@ from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
 from dtensor_registry._torch.explaining.asked_call import AskedCall, told_by
 from dtensor_registry._torch.explaining.providers import is_composite
+from dtensor_registry._torch.handlers import HandlerOrRule
 from dtensor_registry._torch.hooks import specs_in
 from dtensor_registry._torch.loan import LOAN
 from dtensor_registry._torch.rule import InstalledRule, TorchRule, torch_rule
@@ -73,12 +75,15 @@ def dispatch(call: AskedCall) -> Dispatched:
         except Exception as raised:  # whatever it is, it is the answer that a user gets
             error = raised
     executor = dispatcher()._custom_op_handlers.get(call.op)
+    schema = _schema(call)
+    if isinstance(executor, HandlerOrRule):
+        stays = error is not None or executor.stays(schema)
+        executor = None if stays else executor.executor
     executed = isinstance(executor, Executor)
     reads = error is not None and waits_for_shapes(error) and _named(error) is None
     if reads:
         error = None  # it came to where it needs data: there is no more to see
-    schema = _schema(call)
-    decider, rule = _decider(call, record.rows, error)
+    decider, rule = _decider(call, record.rows, error, executed)
     inputs = outputs = None
     if error is None:
         outputs = tuple(_outputs(result)) if result is not None else None
@@ -111,10 +116,10 @@ def _schema(call: AskedCall) -> OpSchema:
 
 
 def _decider(
-    call: AskedCall, rows: tuple[AuditRow, ...], error: Exception | None
+    call: AskedCall, rows: tuple[AuditRow, ...], error: Exception | None, executed: bool
 ) -> tuple[Decider, InstalledRule | TorchRule | None]:
     op = call.op
-    if LEDGER.original(HANDLERS, op) is not None:
+    if LEDGER.original(HANDLERS, op) is not None and not executed:
         return "handler", None
     if is_composite(op) and not any(row.op == str(op) for row in rows):
         return "composite", None
@@ -123,7 +128,7 @@ def _decider(
         rule = getattr(found[1].rule, "func", None)
         if isinstance(rule, InstalledRule):
             return ("rule" if rule.fallback is None else "fallback"), rule
-        if not isinstance(rule, CorrectedRule):
+        if not isinstance(rule, CorrectedRule) and not isinstance(found[1].rule, AmendedTorch):
             return "rule", None  # a function for the whole mesh
     info = propagator().op_single_dim_strategy_funcs.get(op)
     if info is not None and any(layer.adopts for layer in LOAN.uncovered):

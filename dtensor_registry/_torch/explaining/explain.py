@@ -212,6 +212,10 @@ def _told(dispatched: Dispatched, by: str) -> str:
 def _notes(dispatched: Dispatched, listing: Listing) -> Iterable[str]:
     for row in listing.left_out:
         yield f"left out of torch's rule: {row}"
+    amended = LOAN.amended(dispatched.schema.op)
+    note = None if amended is None or dispatched.error else amended.note(dispatched.schema)
+    if note is not None:
+        yield note
     if dispatched.executed:
         yield "the host runs this op itself, each time, without torch's cache"
     if dispatched.reads:

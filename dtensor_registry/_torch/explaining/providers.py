@@ -10,6 +10,7 @@ import torch
 from torch._ops import OpOverload
 from torch.distributed.tensor._op_schema import OpSchema
 
+from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.catalog import TorchCatalog
 from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.decompositions import is_decomposed
@@ -87,6 +88,8 @@ def _of_this_process(op: OpOverload) -> Iterator[Provider]:
         if isinstance(rule, CorrectedRule):
             told = "registered in this process"
             yield _provider(rule.origin, _name(rule.without), True, told)
+        elif isinstance(rule, AmendedTorch):
+            yield _provider(rule.origin, _name(rule.amended), True, "registered in this process")
         elif isinstance(rule, InstalledRule):
             if rule.fallback is not None:
                 continue
