@@ -29,9 +29,9 @@ from benchmarks.parity.verdict import VERDICTS, Compared
 from benchmarks.parity.ways import WAYS
 
 
-def chosen_programs(glob: str | None, tenth: bool) -> list[str]:
-    """List programs by a glob; every tenth of them."""
-    names = [name for name in PROGRAMS if fnmatchcase(name, glob or "*")]
+def chosen_programs(globs: Sequence[str], tenth: bool) -> list[str]:
+    """List programs by globs; every tenth of them."""
+    names = [name for name in PROGRAMS if any(fnmatchcase(name, glob) for glob in globs)]
     return names[::10] if tenth else names
 
 
@@ -58,8 +58,8 @@ def main() -> int:
         prog="python -m benchmarks.parity",
         description=(__doc__ or "").splitlines()[0],
     )
-    parser.add_argument("--program", metavar="GLOB", help="programs of this name")
-    parser.add_argument("--call", metavar="ID", help="a call, or all calls of an op")
+    parser.add_argument("--program", nargs="+", metavar="GLOB", help="programs of these names")
+    parser.add_argument("--call", nargs="+", metavar="ID", help="calls, or all calls of ops")
     parser.add_argument("--only", choices=("calls", "programs"), help="leave the others out")
     parser.add_argument("--tenth", action="store_true", help="a tenth, always the same")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
@@ -76,7 +76,9 @@ def main() -> int:
             print(each, flush=True)
 
     if not chosen.call and chosen.only != "calls":
-        programs = [PROGRAMS[name] for name in chosen_programs(chosen.program, chosen.tenth)]
+        programs = [
+            PROGRAMS[name] for name in chosen_programs(chosen.program or ["*"], chosen.tenth)
+        ]
         with steps("programs", len(programs)) as step:
             for each in run_programs(programs, ways, step):
                 note(each)
@@ -84,7 +86,7 @@ def main() -> int:
         from benchmarks.parity.run_calls import draw_calls, run_calls
 
         with steps("drawing calls", None) as step:
-            calls = draw_calls(chosen.call, chosen.tenth, step)
+            calls = draw_calls(chosen.call or (), chosen.tenth, step)
         with steps("calls", len(calls)) as step:
             for each in run_calls(calls, ways, step):
                 note(each)
