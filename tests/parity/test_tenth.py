@@ -12,6 +12,7 @@ from benchmarks.parity.verdict import Compared
 
 GOOD = ("same", "better", "dearer by a correction")
 
+
 def bad(found: list[Compared]) -> list[str]:
     return [str(each) for each in found if each.verdict not in GOOD]
 
