@@ -17,18 +17,18 @@ from benchmarks.parity.verdict import Compared, Seen
 from benchmarks.parity.ways import Way
 from dtensor_registry._torch.catalog import find_op
 
-SECONDS = 20.0
-"""What a call may take; bare torch is slow for some of them."""
+SECONDS = 60.0
+"""What a call may take; bare torch is slow for some of them, and other work for all."""
 CHUNK = 100
 """Calls that are made in one way before they are made in the next."""
 
 
-def draw_calls(wanted: Sequence[str], tenth: bool, step: Callable[[], None]) -> list[Call]:
+def draw_calls(wanted: Sequence[str], every: int, step: Callable[[], None]) -> list[Call]:
     """Draw calls.
 
     Args:
         wanted: names of calls, or of ops; empty: all.
-        tenth: whether to take every tenth op only.
+        every: of all ops, every so many are taken.
         step: is called after each op.
 
     Raises:
@@ -42,7 +42,7 @@ def draw_calls(wanted: Sequence[str], tenth: bool, step: Callable[[], None]) -> 
         if not named:
             raise SystemExit(f"{name}: there is no such call")
         found += named
-    for op in ops_of_torch()[:: 10 if tenth else 1] if not wanted else ():
+    for op in ops_of_torch()[::every] if not wanted else ():
         found += calls_of(op)
         step()
     return found

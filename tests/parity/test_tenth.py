@@ -19,7 +19,7 @@ def bad(found: list[Compared]) -> list[str]:
 
 @pytest.mark.timeout(300)
 def test_no_program_of_a_tenth_is_worse_than_on_bare_torch() -> None:
-    names = chosen_programs(["*"], tenth=True)
+    names = chosen_programs(["*"], every=10)
     programs = [PROGRAMS[name] for name in names]
     found = list(run_programs(programs, ("bare", "registry"), lambda: None))
     assert [each.name for each in found] == names
@@ -28,7 +28,7 @@ def test_no_program_of_a_tenth_is_worse_than_on_bare_torch() -> None:
 
 @pytest.mark.timeout(300)
 def test_no_call_of_some_ops_is_worse_than_on_bare_torch() -> None:
-    calls = draw_calls(OPS, False, lambda: None)
+    calls = draw_calls(OPS, 1, lambda: None)
     found = list(run_calls(calls, ("bare", "registry"), lambda: None))
     assert len(found) == len(calls)
     assert bad(found) == []
