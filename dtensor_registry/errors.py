@@ -8,13 +8,30 @@ an op can raise is a RuntimeError too, as what torch makes of an exception in a 
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dtensor_registry.remedies import see_why, set_variable, switch_off
+
 
 class RegistryError(Exception):
-    """Root of everything this package raises on its own account."""
+    """Root of everything this package raises on its own account.
+
+    Errors can be pickled and copied, since pools of processes send them: the message and the
+    fields travel, whatever the arguments of a subclass are.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args), dict(self.__dict__)
+
+
+def _rebuilt(kind: type[RegistryError], args: tuple[Any, ...]) -> RegistryError:
+    """Make an error from its message; its fields are set after that, as state."""
+    error = kind.__new__(kind, *args)
+    # A subclass wants what the message is made of, which is not kept; builtin parents take it.
+    super(RegistryError, error).__init__(*args)
+    return error
 
 
 class NotationError(RegistryError, ValueError):
@@ -43,22 +60,39 @@ class PlacementSyntaxError(NotationError):
 
 
 class SettingsError(RegistryError, ValueError):
-    """A setting is unknown or has a value that cannot be used."""
+    """A setting is unknown or has a value that cannot be used.
+
+    Attributes:
+        problem: the message.
+        places: the files, environment variables and arguments at fault, where they are known.
+        keys: the settings at fault, such as `fallback.mode`.
+    """
+
+    def __init__(self, problem: str, places: Sequence[str] = (), keys: Sequence[str] = ()) -> None:
+        self.problem = problem
+        self.places = tuple(places)
+        self.keys = tuple(keys)
+        super().__init__(problem)
 
 
 class LockFileError(SettingsError):
     """A lock file cannot be read, or is no lock."""
 
     def __init__(self, file: str, line: int | None, problem: str) -> None:
+        where = file if line is None else f"{file}, line {line}"
+        command = f"dtensor-registry lock {shlex.quote(file)}"
+        super().__init__(f"{where}: {problem}\n  Write it anew:  {command}", [file], ["lock"])
         self.file = file
         self.line = line
         self.problem = problem
-        where = file if line is None else f"{file}, line {line}"
-        super().__init__(f"{where}: {problem}\n  Write it anew:  dtensor-registry lock {file}")
 
 
 class InvalidContributionError(RegistryError, TypeError):
     """A strategy object was built from parts that cannot make one."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
 
 
 class PluginError(RegistryError):
@@ -70,7 +104,7 @@ class PluginError(RegistryError):
         self.cause = cause
         super().__init__(
             f"plugin {plugin!r} of {where} cannot be used: {cause}\n"
-            f"  Switch it off:  DTENSOR_REGISTRY_DISABLED='{json.dumps([plugin])}'"
+            f"  Switch it off:  {set_variable('disabled', [plugin])}"
         )
 
 
@@ -90,6 +124,11 @@ class BrokenPluginsError(RegistryError):
 class RequiredPluginError(RegistryError):
     """The settings require a distribution that is missing, too old or switched off."""
 
+    def __init__(self, requirement: str, problem: str, command: str) -> None:
+        self.requirement = requirement
+        self.problem = problem
+        super().__init__(f"the settings require {requirement!r}, but {problem}.\n  {command}")
+
 
 class ConflictingStrategiesError(RegistryError):
     """Two plugins of equal rank claim one op."""
@@ -102,9 +141,9 @@ class ConflictingStrategiesError(RegistryError):
         listed = "\n".join(f"  {provider}" for provider in providers)
         super().__init__(
             f"{op} has {len(providers)} providers of equal rank.\n{listed}\n"
-            f"Put one first:  DTENSOR_REGISTRY_ORDER='{json.dumps(list(order))}'\n"
-            f"or pin the op:  DTENSOR_REGISTRY_PINS='{json.dumps({op: self.plugins[0]})}'\n"
-            f"See what each offers:  dtensor-registry ops {op}"
+            f"Put one first:  {set_variable('order', list(order))}\n"
+            f"or pin the op:  {set_variable('pins', {op: self.plugins[0]})}\n"
+            f"See what each offers:  dtensor-registry ops {shlex.quote(op)}"
         )
 
 
@@ -123,7 +162,7 @@ class RuleError(RegistryError, RuntimeError):
         super().__init__(
             f"the sharding rule for {op} is wrong: {problem}\n  rule of {owner}{evidence}\n"
             f"  A row lists one placement per tensor output, then one per tensor input in schema"
-            f" order.\n  Until it is mended:  {_switch_off(plugin, op)}"
+            f" order.\n  Until it is mended:  {switch_off(plugin, op)}"
         )
 
 
@@ -152,7 +191,7 @@ class NoValidRowError(RegistryError, RuntimeError):
             f"{op}: {self.headline}\n  rule of {owner}\n"
             f"  inputs {inputs} on mesh {mesh}\n{listed}\n{self.advice}"
             f"  Redistribute an input first, or leave the op to others:"
-            f"  {_switch_off(plugin, op)}\n{_see_why(op, explain)}"
+            f"  {switch_off(plugin, op)}\n{see_why(op, explain)}"
         )
 
 
@@ -171,6 +210,10 @@ class InPlacePlacementError(NoValidRowError):
 
 class AskedError(RegistryError, ValueError):
     """What is asked for makes no call: no such op, no such dtype, arguments it does not take."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
 
 
 class MissingPackageError(RegistryError, ImportError):
@@ -201,9 +244,17 @@ class UnsupportedTorchError(RegistryError):
 class DerivationError(RegistryError):
     """No rule can be derived from a reference: it cannot be traced, or is not like its op."""
 
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
 
 class InstallError(RegistryError):
     """The state of the process does not allow the change that was asked for."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
 
 
 class MisfitError(InstallError):
@@ -217,12 +268,12 @@ class MisfitError(InstallError):
     """
 
     def __init__(self, op: str, plugin: str, owner: str, problem: str, advice: str = "") -> None:
+        step = advice or f"Until it is mended:  {switch_off(plugin, op)}"
+        super().__init__(f"{problem}\n  rule of {owner}\n  {step}")
         self.op = op
         self.plugin = plugin
         self.owner = owner
         self.problem = problem
-        step = advice or f"Until it is mended:  {_switch_off(plugin, op)}"
-        super().__init__(f"{problem}\n  rule of {owner}\n  {step}")
 
 
 class LockMismatchError(InstallError):
@@ -241,8 +292,8 @@ class LockMismatchError(InstallError):
         super().__init__(
             f"what is installed differs from lock file {file} in {len(self.differences)}"
             f" point(s), so nothing was put in force.\n{listed}\n"
-            f"  See all:  dtensor-registry diff {file}\n"
-            f"  If that is what you want:  dtensor-registry lock {file}"
+            f"  See all:  dtensor-registry diff {shlex.quote(file)}\n"
+            f"  If that is what you want:  dtensor-registry lock {shlex.quote(file)}"
         )
 
 
@@ -302,7 +353,7 @@ class NoStrategyError(RegistryError, NotImplementedError):
             f"  inputs {inputs} on mesh {mesh}\n{why}"
             f"  Write a rule:  SingleDimStrategy({op!r}, rule), see docs/write-a-plugin.md\n"
             f"  or run it on whole tensors:  DTENSOR_REGISTRY_FALLBACK__MODE=warn\n"
-            f"{_see_why(op, explain)}"
+            f"{see_why(op, explain)}"
         )
 
 
@@ -326,7 +377,7 @@ class RandomOpError(RegistryError, RuntimeError):
             f"{op} draws random numbers; its output {output} would be replicated on mesh dim"
             f" {mesh_dim}, where every rank would draw its own.\n  rule of {owner}\n"
             f"  Shard an input there, or draw the numbers first and pass them as a tensor.\n"
-            f"{_see_why(op, explain)}"
+            f"{see_why(op, explain)}"
         )
 
 
@@ -398,26 +449,19 @@ class MixedMeshesError(RegistryError, RuntimeError):
 
 
 class FallbackRefusedError(RegistryError, NotImplementedError):
-    """No rule, and every fallback refused; a NotImplementedError, as torch raises for it."""
+    """No rule, and every fallback refused or there is none; torch raises NotImplementedError."""
 
     def __init__(self, op: str, reasons: Sequence[tuple[str, str]], explain: str = "") -> None:
         self.op = op
         self.reasons = tuple(reasons)
         listed = "\n".join(f"  fallback {name!r} refused: {reason}" for name, reason in reasons)
+        if not reasons:
+            listed = (
+                "  No plugin contributes a fallback that setting fallback.order admits.\n"
+                "  Install one:  pip install dtensor-registry-fallback"
+            )
         super().__init__(
             f"Operator {op} does not have a sharding strategy registered.\n{listed}\n"
             f"  Write a rule: SingleDimStrategy({op!r}, rule); see docs/write-a-plugin.md\n"
-            f"{_see_why(op, explain)}"
+            f"{see_why(op, explain)}"
         )
-
-
-def _see_why(op: str, explain: str) -> str:
-    """Give the command that explains a call, or at least who has rules for its op."""
-    return f"  See why:  {explain or f'dtensor-registry explain {op}'}"
-
-
-def _switch_off(plugin: str, op: str) -> str:
-    """Say how to take one op from a plugin; what the process registered itself it can undo."""
-    if plugin == "local":
-        return "undo() the registration"
-    return f"DTENSOR_REGISTRY_DISABLED='{json.dumps([f'{plugin}:{op}'])}'"

@@ -70,9 +70,6 @@ class FallbackPolicy:
             if reason is None:
                 return self._accept(op, fallback, moved)
             refused.append((fallback.strategy.name, reason))
-        if not refused:
-            reason = "no plugin contributes one that setting fallback.order admits"
-            refused.append(("(none)", f"{reason}: pip install dtensor-registry-fallback"))
         raise FallbackRefusedError(name, refused)
 
     def _accept(self, op: OpOverload, fallback: Fallback, moved: Sequence[DTensorSpec]) -> Entry:

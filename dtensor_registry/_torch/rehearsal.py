@@ -22,12 +22,21 @@ from dtensor_registry._torch.call import Call
 from dtensor_registry._torch.local_arguments import LocalArguments, with_local_arguments
 from dtensor_registry._torch.schema import facts, input_names
 from dtensor_registry._torch.tables import propagator
+from dtensor_registry.errors import RegistryError
 from dtensor_registry.expansion import Candidate, piece
 from dtensor_registry.placements import Shard, is_shard
 
 
-class RehearsalError(RuntimeError):
+class RehearsalError(RegistryError, RuntimeError):
     """An op could not be run without data; what it raised is the cause."""
+
+    def __init__(self, op: str, raised: str) -> None:
+        self.op = op
+        self.raised = raised
+        super().__init__(
+            f"{op} writes to an argument, and whether it changes its shape cannot be seen"
+            f" beforehand: on meta tensors it raised {raised}"
+        )
 
 
 def fails_on_empty(
@@ -119,10 +128,7 @@ def resized(call: Call, op_schema: OpSchema) -> str | None:
         with unset_fake_temporarily(), disable_proxy_modes_tracing():
             call.op(*args, **kwargs)
     except Exception as error:
-        raise RehearsalError(
-            f"{call.op} writes to an argument, and whether it changes its shape cannot be seen"
-            f" beforehand: on meta tensors it raised {type(error).__name__}: {error}"
-        ) from error
+        raise RehearsalError(str(call.op), f"{type(error).__name__}: {error}") from error
     for (name, argument), tensor, shape in zip(declared, made, shapes, strict=True):
         if argument.mutated and tuple(tensor.shape) != tuple(shape):
             return shape_is_changed(name, shape, tensor.shape)

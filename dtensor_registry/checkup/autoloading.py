@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 
-import importlib_metadata
-
 from dtensor_registry import autoload
 from dtensor_registry.checkup.values import Check, judge
+from dtensor_registry.discovery.installed import declared_in
 
 
 def check_autoload() -> Check:
     """Say whether torch calls the host, and whether the environment asks for it."""
     declared = [
         entry.name
-        for entry in importlib_metadata.entry_points(group=autoload.GROUP)
+        for entry in declared_in(autoload.GROUP)
         if entry.value.startswith(autoload.__name__)
     ]
     switch = autoload.SWITCH

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from dtensor_registry.checkup.autoloading import check_autoload
-from dtensor_registry.checkup.plugins import check_plugins, check_settings, find
+from dtensor_registry.checkup.plugins import (
+    check_metadata,
+    check_plugins,
+    check_settings,
+    find,
+)
 from dtensor_registry.checkup.values import Check, Checkup
 from dtensor_registry.errors import UnsupportedTorchError
 from dtensor_registry.settings import Settings, read_settings
@@ -57,6 +62,7 @@ def _without_torch(settings: Settings) -> Iterator[Check]:
     discovery = find(settings, None)
     yield check_settings(settings, discovery, [])
     yield check_plugins(settings, discovery)
+    yield check_metadata()
     yield check_autoload()
 
 
@@ -76,6 +82,7 @@ def _with_torch(settings: Settings, of_process: bool) -> Iterator[Check]:
     yield process.check_private_names()
     yield check_settings(settings, discovery, list(outcome.unused_pins))
     yield check_plugins(settings, discovery)
+    yield check_metadata()
     yield rules.check_conflicts(settings, outcome)
     yield rules.check_rules(outcome)
     yield from rules.check_corrections(discovery)

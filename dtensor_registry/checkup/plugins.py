@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -10,8 +9,10 @@ from collections.abc import Iterator
 from dtensor_registry.checkup.values import Check, judge
 from dtensor_registry.discovery import Discovery, Plugin, PluginWarning, discover
 from dtensor_registry.discovery.checks import check_pins, check_required, unknown_names
+from dtensor_registry.discovery.installed import find_plugins, find_unreadable
 from dtensor_registry.discovery.load import Watch
 from dtensor_registry.errors import RequiredPluginError, SettingsError
+from dtensor_registry.remedies import set_variable
 from dtensor_registry.settings import Settings
 
 
@@ -62,14 +63,22 @@ def check_plugins(settings: Settings, discovery: Discovery) -> Check:
     slow = list(_slow(settings, discovery, failed))
     steps = []
     if failed:
-        names = json.dumps(_switches(failed))
-        steps.append(f"mend it, or switch it off:  DTENSOR_REGISTRY_DISABLED='{names}'")
+        names = set_variable("disabled", _switches(failed))
+        steps.append(f"mend it, or switch it off:  {names}")
     if not plugins:
         slow.append("without plugins, torch's own rules are all there is")
         steps.append("pip install dtensor-registry-pointwise dtensor-registry-matrix")
     strict = settings.on_plugin_error == "error"
     failures = [*(broken if strict else ()), *missing]
     return judge("plugins", told, failures, [*(() if strict else broken), *slow], "\n".join(steps))
+
+
+def check_metadata() -> Check:
+    """List the distributions whose metadata cannot be read, or that are there twice."""
+    found = [*find_plugins()[1], *find_unreadable()]
+    told = f"{len(found)} folder(s) are passed over" if found else "nothing is passed over"
+    step = "remove such folders, or install what they belong to anew"
+    return judge("metadata", told, (), map(str, found), step)
 
 
 def _wrong_pins(settings: Settings, discovery: Discovery) -> Iterator[str]:
@@ -98,9 +107,9 @@ def _missing(
 
 def _slow(settings: Settings, discovery: Discovery, failed: list[Plugin]) -> Iterator[str]:
     """Give what discovery notes beside failures and unknown names: plugins that load slowly."""
-    unknown = _unknown(settings, discovery)
+    known = {*_unknown(settings, discovery), *map(str, find_plugins()[1])}
     for note in discovery.notes:
-        if note not in unknown and not any(f" of {plugin} cannot" in note for plugin in failed):
+        if note not in known and not any(f" of {plugin} cannot" in note for plugin in failed):
             yield note
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from shlex import quote
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
 
+from dtensor_registry.discovery.installed import folder_of
 from dtensor_registry.discovery.values import LOCAL, PROGRAM, Plugin, normal_name, same_distribution
 from dtensor_registry.errors import RequiredPluginError, SettingsError
 from dtensor_registry.settings import DEFAULT_ORDER, EVERYBODY_ELSE, TORCH, Settings, nearest
@@ -18,21 +21,28 @@ RESERVED = (TORCH, LOCAL, PROGRAM, EVERYBODY_ELSE)
 
 def is_disabled_for(settings: Settings, plugin: str, distribution: str, op: str) -> bool:
     """Say whether a `plugin:op-glob` entry of `disabled` takes one op from a plugin."""
-    for entry in settings.disabled:
-        name, colon, glob = entry.partition(":")
-        if (
-            colon
-            and (name == plugin or same_distribution(name, distribution))
-            and fnmatchcase(op, glob)
-        ):
-            return True
-    return False
+    return any(
+        (name == plugin or same_distribution(name, distribution)) and fnmatchcase(op, glob)
+        for entry in settings.disabled
+        for name, glob in _split(entry)
+    )
+
+
+def _split(entry: str) -> Iterator[tuple[str, str]]:
+    """Read `plugin:op-glob` in every way, since names of plugins may have colons too.
+
+    >>> list(_split("a:b:aten.*"))
+    [('a', 'b:aten.*'), ('a:b', 'aten.*')]
+    """
+    parts = entry.split(":")
+    for at in range(1, len(parts)):
+        yield ":".join(parts[:at]), ":".join(parts[at:])
 
 
 def admit(plugin: Plugin, settings: Settings) -> Plugin:
     """Apply `disabled` and `allowed` to a plugin, before anything of it is imported."""
     for name in settings.disabled:
-        if ":" not in name and plugin.answers_to(name):
+        if plugin.answers_to(name):
             return replace(plugin, state="disabled", reason=f"{name!r} in setting 'disabled'")
     if settings.allowed is not None and not any(
         same_distribution(name, plugin.distribution) for name in settings.allowed
@@ -72,16 +82,28 @@ def check_required(settings: Settings, plugins: Iterable[Plugin]) -> None:
         plugin = active.get(normal_name(requirement.name))
         if plugin is None:
             there = ", ".join(sorted(p.distribution for p in active.values())) or "none"
-            raise RequiredPluginError(
-                f"the settings require {text!r}, but no active plugin comes from it;"
-                f" active: {there}.\n"
-                f"  Install it:  pip install '{text}'"
-            )
-        if not requirement.specifier.contains(plugin.version, prereleases=True):
-            raise RequiredPluginError(
-                f"the settings require {text!r}, but {plugin.distribution} {plugin.version} is"
-                f" installed.\n  Upgrade it:  pip install '{text}'"
-            )
+            problem = f"no active plugin comes from it; active: {there}"
+            folder = folder_of(requirement.name)
+            if folder is not None and not any(
+                same_distribution(requirement.name, other.distribution) for other in plugins
+            ):
+                problem += f". It is installed in {folder}, which declares no plugin"
+            raise RequiredPluginError(text, problem, f"Install it:  pip install {quote(text)}")
+        if not _fits(requirement, plugin.version):
+            problem = f"{plugin.distribution} {plugin.version} is installed"
+            raise RequiredPluginError(text, problem, f"Upgrade it:  pip install {quote(text)}")
+
+
+def _fits(requirement: Requirement, version: str) -> bool:
+    """Hold a version against a requirement; one that is no version fits only where none is asked.
+
+    >>> _fits(Requirement("acme>=1"), "2.0"), _fits(Requirement("acme>=1"), "latest")
+    (True, False)
+    """
+    try:
+        return requirement.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return not requirement.specifier
 
 
 def check_pins(settings: Settings, plugins: Iterable[Plugin]) -> None:
@@ -124,8 +146,9 @@ def unknown_names(
     for field, (entries, known) in lists.items():
         normal = {normal_name(name) for name in known & distributions}
         for entry in entries:
-            name = entry.partition(":")[0]
-            if name in RESERVED or name in known or normal_name(name) in normal:
+            names_meant = [entry, *(name for name, _ in _split(entry))]
+            if any(n in RESERVED or n in known or normal_name(n) in normal for n in names_meant):
                 continue
+            name = names_meant[1] if len(names_meant) > 1 else entry
             hint = nearest(name, known)
             yield f"setting {field!r} names {name!r}, which is not installed; {hint}"

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
-import importlib_metadata
 import pluggy
 
 from dtensor_registry import hookspecs
 from dtensor_registry.discovery.checks import admit, check_pins, check_required, unknown_names
+from dtensor_registry.discovery.installed import Declared, find_plugins
 from dtensor_registry.discovery.load import Watch, load, refuse_nested
-from dtensor_registry.discovery.values import Contribution, Discovery, Fallback, Plugin, normal_name
+from dtensor_registry.discovery.values import Contribution, Discovery, Fallback, Plugin
 from dtensor_registry.errors import BrokenPluginsError, PluginError
 from dtensor_registry.hookspecs import PROJECT
 from dtensor_registry.settings import Settings
@@ -36,9 +35,17 @@ def list_plugins(settings: Settings) -> tuple[Plugin, ...]:
     Raises:
         SettingsError: if `pins` names a plugin that is not installed.
     """
-    plugins = [admit(plugin, settings) for plugin, _ in _entry_points()]
+    plugins = [_admitted(found, settings) for found in find_plugins()[0]]
     check_pins(settings, plugins)
     return tuple(plugins)
+
+
+def _admitted(found: Declared, settings: Settings) -> Plugin:
+    """Apply the settings; what takes part and cannot be read has failed already."""
+    plugin = admit(found.plugin, settings)
+    if plugin.state == "active" and found.problem:
+        return replace(plugin, state="failed", reason=found.problem)
+    return plugin
 
 
 def discover(settings: Settings, watch: Watch | None = None) -> Discovery:
@@ -62,10 +69,13 @@ def discover(settings: Settings, watch: Watch | None = None) -> Discovery:
     fallbacks: list[Fallback] = []
     failures: list[PluginError] = []
     told: list[str] = []
-    admitted = [(admit(plugin, settings), entry) for plugin, entry in _entry_points()]
+    declared, passed_over = find_plugins()
+    admitted = [(_admitted(found, settings), found.entry_point) for found in declared]
     names = Counter(plugin.name for plugin, _ in admitted if plugin.state == "active")
     for plugin, entry_point in admitted:
-        if plugin.state == "active":
+        if plugin.state == "failed":
+            failures.append(PluginError(plugin.name, str(plugin), plugin.reason))
+        elif entry_point is not None and plugin.state == "active":
             try:
                 if names[plugin.name] > 1:
                     raise _twin(plugin, [other for other, _ in admitted])
@@ -85,32 +95,12 @@ def discover(settings: Settings, watch: Watch | None = None) -> Discovery:
     told = [
         *map(str, failures),
         *told,
+        *(str(other) for other in passed_over if other.may_mislead),
         *unknown_names(settings, plugins, [f.strategy.name for f in fallbacks]),
     ]
     for note in told:
         warnings.warn(note, PluginWarning, stacklevel=2)
     return Discovery(tuple(plugins), tuple(contributions), tuple(fallbacks), tuple(told))
-
-
-def _entry_points() -> Iterator[tuple[Plugin, importlib_metadata.EntryPoint]]:
-    """Find all entry points of the group, in an order that does not follow `sys.path`."""
-    found: dict[tuple[str, str, str], tuple[Plugin, importlib_metadata.EntryPoint]] = {}
-    seen: set[str] = set()
-    for distribution in importlib_metadata.distributions():
-        metadata_name = distribution.metadata["Name"]
-        if not metadata_name or normal_name(metadata_name) in seen:
-            continue  # a second copy further down the path, which Python would not import either
-        seen.add(normal_name(metadata_name))
-        for entry_point in distribution.entry_points.select(group=PROJECT):
-            plugin = Plugin(
-                entry_point.name, metadata_name, distribution.version, entry_point.value
-            )
-            found[plugin.name, normal_name(plugin.distribution), plugin.module] = (
-                plugin,
-                entry_point,
-            )
-    for key in sorted(found):
-        yield found[key]
 
 
 def _twin(plugin: Plugin, installed: list[Plugin]) -> PluginError:

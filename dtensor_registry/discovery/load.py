@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import importlib_metadata
 import pluggy
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 
 from dtensor_registry.discovery.checks import RESERVED
@@ -201,10 +202,10 @@ def _check_host_version(plugin: Plugin, entry_point: importlib_metadata.EntryPoi
     for text in (entry_point.dist.requires if entry_point.dist else None) or ():
         try:
             requirement = Requirement(text)
-        except InvalidRequirement:
+            if requirement.marker is not None and not requirement.marker.evaluate():
+                continue  # needed by an extra, or on another system
+        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
             continue  # pip's business; it would not have installed it
-        if requirement.marker is not None and not requirement.marker.evaluate():
-            continue  # needed by an extra, or on another system
         if same_distribution(requirement.name, HOST) and not requirement.specifier.contains(
             here, True
         ):

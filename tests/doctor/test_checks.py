@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -90,7 +91,7 @@ def test_two_plugins_of_one_name_are_told_by_their_distributions(fake_distributi
 
 
 def test_no_plugin_at_all_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtensor_registry.discovery.collect._entry_points", lambda: iter(()))
+    monkeypatch.setattr(sys, "path", [])
     found = check("plugins")
     assert (found.state, found.told) == ("warn", "0 active")
     assert found.next_step.startswith("pip install ")
@@ -287,6 +288,7 @@ def test_a_torch_without_a_private_name_fails_and_the_rest_is_told_without_it(
         ("private names", "fail"),
         ("settings", "ok"),
         ("plugins", "ok"),
+        ("metadata", "ok"),
         ("autoload", "ok"),
     ]
     assert checkup["private names"].details == ("torch.x is missing",)

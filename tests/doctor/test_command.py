@@ -58,6 +58,7 @@ warn  settings       other than by default: allowed
         setting 'allowed' names 'bad-rules', which is not installed; did you mean 'acme-rules'?
         next:  change them; where each comes from:  docs/settings.md
 ok    plugins        1 active: acme
+ok    metadata       nothing is passed over
 ok    conflicts      none
 ok    rules          2 ops ruled by plugins (acme 2), 1 in place of torch, 1 pending
 ok    in force       nothing in this process
@@ -86,6 +87,7 @@ def test_a_failing_line_makes_the_exit_code_1(run: Run, fake_distribution: Any) 
                 bad, of bad-rules 1.0 (entry point 'bad', {module}): importing it raised \
 ModuleNotFoundError: No module named 'no_such_module'
                 next:  mend it, or switch it off:  DTENSOR_REGISTRY_DISABLED='["bad"]'
+        ok    metadata       nothing is passed over
         ok    conflicts      none
     """)
         in out
