@@ -17,7 +17,7 @@ from rich.console import Console
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 sys.path.insert(0, str(EXAMPLES))  # the job is run from there, and is not installed
 
-from main_job import comparison, data, report  # noqa: E402
+from main_job import comparison, data, metrics, report, torch_alone  # noqa: E402
 from main_job.__main__ import Findings, conclude  # noqa: E402
 
 TEXT = bytes(range(200))
@@ -27,6 +27,7 @@ SWIGLU = report.OpRow(
     op="acme.swiglu.default",
     calls=60,
     decided_by="acme",
+    torch_alone="no rule",
     placements=("R, S(2) <- R, S(2); R, S(2)",),
     collectives=(),
     bytes=0,
@@ -34,11 +35,16 @@ SWIGLU = report.OpRow(
 ADD = report.OpRow(
     op="aten.add.Tensor",
     calls=1200,
-    decided_by="pointwise",
+    decided_by="torch",
+    torch_alone="its rule",
     placements=("S(0), R <- S(0), R; S(0), R", "R, R <- R, R; R, R"),
     collectives=(("all_gather", 30), ("all_reduce", 1)),
     bytes=123456,
 )
+
+
+ASKED = torch_alone.Outcome("acme.swiglu.default", "no rule", "R, moves nothing", "acme", "step 0")
+METRICS = metrics.Metrics(distinct=7, scores=(1, 2), gap=0.5)
 
 
 def printed(renderable: object, width: int = 100) -> str:
@@ -91,15 +97,19 @@ def test_ops_table_shows_the_most_expensive_op_first() -> None:
 
 OPS_TABLE = """\
                                Every op that ran on DTensors (rank 0)
-┏━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━┳━━━━━━━━━┓
-┃                     ┃       ┃            ┃ placements: outputs <-      ┃               ┃         ┃
-┃ op                  ┃ calls ┃ decided by ┃ inputs                      ┃ collectives   ┃   bytes ┃
-┡━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━╇━━━━━━━━━┩
-│ aten.add.Tensor     │ 1,200 │ pointwise  │ S(0), R <- S(0), R; S(0), R │ 30 all_gather │ 123,456 │
-│                     │       │            │ R, R <- R, R; R, R          │ 1 all_reduce  │         │
-├─────────────────────┼───────┼────────────┼─────────────────────────────┼───────────────┼─────────┤
-│ acme.swiglu.default │    60 │ acme       │ R, S(2) <- R, S(2); R, S(2) │               │       0 │
-└─────────────────────┴───────┴────────────┴─────────────────────────────┴───────────────┴─────────┘"""
+┏━━━━━━━━━━━━━━━━━━┳━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━┳━━━━━━━━━┓
+┃                  ┃       ┃            ┃             ┃ placements:      ┃               ┃         ┃
+┃                  ┃       ┃            ┃             ┃ outputs <-       ┃               ┃         ┃
+┃ op               ┃ calls ┃ decided by ┃ torch alone ┃ inputs           ┃ collectives   ┃   bytes ┃
+┡━━━━━━━━━━━━━━━━━━╇━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━╇━━━━━━━━━┩
+│ aten.add.Tensor  │ 1,200 │ torch      │ its rule    │ S(0), R <- S(0), │ 30 all_gather │ 123,456 │
+│                  │       │            │             │ R; S(0), R       │ 1 all_reduce  │         │
+│                  │       │            │             │ R, R <- R, R; R, │               │         │
+│                  │       │            │             │ R                │               │         │
+├──────────────────┼───────┼────────────┼─────────────┼──────────────────┼───────────────┼─────────┤
+│ acme.swiglu.defa │    60 │ acme       │ no rule     │ R, S(2) <- R,    │               │       0 │
+│ ult              │       │            │             │ S(2); R, S(2)    │               │         │
+└──────────────────┴───────┴────────────┴─────────────┴──────────────────┴───────────────┴─────────┘"""
 
 
 def test_losses_table_shows_both_runs_step_by_step() -> None:
@@ -131,7 +141,7 @@ LOSSES_TABLE = """\
 def test_exit_code_is_1_when_the_losses_part(
     plain: list[float], sharded: list[float], exit_code: int
 ) -> None:
-    findings = Findings("no strategy", plain, sharded, (SWIGLU, ADD))
+    findings = Findings((ASKED,), plain, sharded, [METRICS, METRICS], (SWIGLU, ADD))
     console = Console(file=io.StringIO(), width=120)
     assert conclude(findings, console) == exit_code
     verdict = console.file.getvalue().splitlines()[-1]
@@ -159,20 +169,27 @@ def test_short_run_ends_with_agreement_and_the_table(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (
-        "torch alone: Operator acme.rms_norm.default does not have a sharding strategy registered"
-        in done.stdout
-    )
+    shown = " ".join(done.stdout.split())
+    assert "Operator acme.rms_norm.default" in shown
     deciders = {
-        cells[1].strip(): cells[3].strip()
+        cells[1].strip(): (cells[3].strip(), cells[4].strip())
         for cells in (line.split("│") for line in done.stdout.splitlines())
-        if len(cells) == 8
+        if len(cells) == 9
     }
-    vendors = {op for op, decider in deciders.items() if decider == "acme"}
+    vendors = {op for op, decider in deciders.items() if decider[0] == "acme"}
     assert vendors == {
         f"acme.{op}.default"
         for op in ("rms_norm", "rms_norm_backward", "swiglu", "swiglu_backward")
     }
-    assert deciders["aten.mm.default"] == "matrix"
-    assert deciders["aten.add.Tensor"] == "pointwise"
+    expected = {
+        "aten.mm.default": ("torch", "its rule"),
+        "aten.softshrink_backward.default": ("pointwise", "no rule"),
+        "aten.searchsorted.Tensor": ("structure", "no rule"),
+        "aten.bincount.default": ("structure", "no rule"),
+        "aten._unique2.default": ("fallback replicate", "no rule"),
+        "aten.gather.default": ("corrections", "its rule"),
+    }
+    assert {op: deciders.get(op) for op in expected} == expected
+    attention = [by for op, by in deciders.items() if "flash_att" in op]
+    assert {decider for decider, _ in attention} == {"matrix"}
     assert list(tmp_path.glob("main_job-*")) == []

@@ -24,8 +24,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch.multiprocessing.spawn import SpawnContext, spawn
 
 from main_job.comparison import compare
-from main_job.job import RANKS, Event, Job, OpsSeen, StepDone, TorchAlone
+from main_job.job import RANKS, Event, Job, Measured, OpsSeen, StepDone
+from main_job.metrics import Metrics
 from main_job.report import OpRow, report
+from main_job.torch_alone import Outcome, outcomes
 from main_job.train import run_rank, train_plain
 
 POLL_SECONDS = 0.05
@@ -39,9 +41,10 @@ class UnfinishedRunError(RuntimeError):
 class Findings:
     """What the two runs have told so far."""
 
-    torch_alone: str = ""
+    asked: tuple[Outcome, ...] = ()
     plain: list[float] = field(default_factory=list)
     sharded: list[float] = field(default_factory=list)
+    metrics: list[Metrics] = field(default_factory=list)
     rows: tuple[OpRow, ...] = ()
 
 
@@ -60,33 +63,36 @@ def main(arguments: list[str] | None = None) -> int:
         run_rank(rank, RANKS, "env://", job, lambda _event: None)
         return 0
     console = Console(width=None if sys.stdout.isatty() else 150)
-    findings = Findings()
+    findings = Findings(outcomes() if "RANK" not in os.environ else ())
     with _progress(console, job.steps) as (plain_step, sharded_step):
-        for loss in train_plain(job):
-            findings.plain.append(loss)
-            plain_step()
 
-        def note(event: Event) -> None:
+        def note(event: Event, losses: list[float], step: Callable[[], None]) -> None:
             match event:
-                case TorchAlone(message):
-                    findings.torch_alone = message
                 case StepDone(loss):
-                    findings.sharded.append(loss)
-                    sharded_step()
+                    losses.append(loss)
+                    step()
+                case Measured(metrics):
+                    findings.metrics.append(metrics)
                 case OpsSeen(rows):
                     findings.rows = rows
 
+        for event in train_plain(job):
+            note(event, findings.plain, plain_step)
+
+        def note_sharded(event: Event) -> None:
+            note(event, findings.sharded, sharded_step)
+
         if "RANK" in os.environ:
-            run_rank(rank, RANKS, "env://", job, note)
+            run_rank(rank, RANKS, "env://", job, note_sharded)
         else:
-            _run_ranks(job, note, options.time_limit)
+            _run_ranks(job, note_sharded, options.time_limit)
     return conclude(findings, console)
 
 
 def conclude(findings: Findings, console: Console) -> int:
     """Print what was found; 0 if the losses agree, else 1."""
     comparison = compare(findings.plain, findings.sharded)
-    console.print(report(findings.torch_alone, comparison, findings.rows))
+    console.print(report(findings.asked, comparison, findings.metrics, findings.rows))
     return 0 if comparison.agrees else 1
 
 

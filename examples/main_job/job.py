@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from main_job.metrics import Metrics
 from main_job.model import ModelSize
 from main_job.report import OpRow
 
@@ -33,13 +34,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class TorchAlone:
-    """What torch without the registry said of the vendor's op."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class StepDone:
     """The loss of one more step."""
 
@@ -53,5 +47,12 @@ class OpsSeen:
     rows: tuple[OpRow, ...]
 
 
-Event: TypeAlias = TorchAlone | StepDone | OpsSeen
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the trained model predicts."""
+
+    metrics: Metrics
+
+
+Event: TypeAlias = StepDone | OpsSeen | Measured
 """What rank 0 tells whoever watches the run."""

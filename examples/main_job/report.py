@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from main_job.comparison import BAR, Comparison
+from main_job.metrics import Metrics
+from main_job.torch_alone import Outcome
 
 
 class Record(Protocol):
@@ -39,6 +41,7 @@ class OpRow:
         op: as DTensor's messages write it.
         calls: how often it ran.
         decided_by: plugin name, `torch`, `decomposition` or `fallback`.
+        torch_alone: what torch has for it: its rule, a handler, a decomposition, or no rule.
         placements: all that were chosen for it, outputs before inputs.
         collectives: how often each ran to bring inputs where the choice wants them.
         bytes: that this rank put into those collectives.
@@ -47,17 +50,19 @@ class OpRow:
     op: str
     calls: int
     decided_by: str
+    torch_alone: str
     placements: tuple[str, ...]
     collectives: tuple[tuple[str, int], ...]
     bytes: int
 
     @classmethod
-    def read(cls, record: Record) -> OpRow:
-        """Copy a record of the audit."""
+    def read(cls, record: Record, torch_alone: str) -> OpRow:
+        """Copy a record of the audit, beside what torch has for the op."""
         return cls(
             op=record.op,
             calls=record.calls,
             decided_by=record.decided_by,
+            torch_alone=torch_alone,
             placements=tuple(record.placements),
             collectives=tuple(sorted(record.collectives.items())),
             bytes=record.bytes,
@@ -81,6 +86,7 @@ def ops_table(rows: Sequence[OpRow]) -> Table:
     table.add_column("op", overflow="fold")
     table.add_column("calls", justify="right")
     table.add_column("decided by")
+    table.add_column("torch alone")
     table.add_column("placements: outputs <- inputs", overflow="fold")
     table.add_column("collectives")
     table.add_column("bytes", justify="right")
@@ -89,6 +95,7 @@ def ops_table(rows: Sequence[OpRow]) -> Table:
             row.op,
             f"{row.calls:,}",
             row.decided_by,
+            row.torch_alone,
             # Text, not str: rich would read [..] in a str as markup.
             Text("\n".join(row.placements)),
             "\n".join(f"{count:,} {name}" for name, count in row.collectives),
@@ -100,7 +107,7 @@ def ops_table(rows: Sequence[OpRow]) -> Table:
 def deciders_line(rows: Sequence[OpRow]) -> str:
     """Sum up who decided how many ops and calls.
 
-    >>> deciders_line([OpRow("acme.swiglu.default", 60, "acme", ("R <- R, R",), (), 0)])
+    >>> deciders_line([OpRow("acme.swiglu.default", 60, "acme", "no rule", ("R <- R",), (), 0)])
     'acme: 1 op, 60 calls'
     """
     ops = Counter(row.decided_by for row in rows)
@@ -126,11 +133,32 @@ def verdict_line(comparison: Comparison) -> str:
     )
 
 
-def report(torch_alone: str, comparison: Comparison, rows: Sequence[OpRow]) -> RenderableType:
+def calls_table(asked: Sequence[Outcome]) -> Table:
+    """One line per call that was asked about without and with the registry."""
+    table = Table(title="What torch alone does with calls of this job", show_lines=True)
+    for heading in ("op", "torch alone", "with the registry", "decided by", "why"):
+        table.add_column(heading, overflow="fold")
+    for call in asked:
+        table.add_row(
+            call.op, Text(call.alone), Text(call.registered), call.decided_by, Text(call.why)
+        )
+    return table
+
+
+def report(
+    asked: Sequence[Outcome],
+    comparison: Comparison,
+    metrics: Sequence[Metrics],
+    rows: Sequence[OpRow],
+) -> RenderableType:
     """Everything the job found, in the order in which it is read."""
     return Group(
-        Text(f"torch alone: {torch_alone}\n"),
+        *((calls_table(asked), Text()) if asked else ()),
         losses_table(comparison),
+        *(
+            Text(f"{run} predicts {found}")
+            for run, found in zip(("one process", "four ranks"), metrics, strict=False)
+        ),
         Text(),
         ops_table(rows),
         Text(f"{deciders_line(rows)}\n{verdict_line(comparison)}"),

@@ -13,12 +13,21 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
 import dtensor_registry as dr
-from acme_kernels import rms_norm
 from main_job.data import batches, read_text
-from main_job.job import MESH_DIM_NAMES, MESH_SHAPE, Event, Job, OpsSeen, StepDone, TorchAlone
+from main_job.job import (
+    MESH_DIM_NAMES,
+    MESH_SHAPE,
+    Event,
+    Job,
+    Measured,
+    OpsSeen,
+    StepDone,
+)
+from main_job.metrics import EDGES, measure
 from main_job.model import seeded_model
 from main_job.plan import shard_batch, shard_model
 from main_job.report import OpRow
+from main_job.torch_alone import has_of_its_own
 
 COLLECTIVE_TIMEOUT = timedelta(seconds=60)
 
@@ -35,8 +44,8 @@ def training_step(
     return loss.full_tensor() if isinstance(loss, DTensor) else loss
 
 
-def train_plain(job: Job) -> Iterator[float]:
-    """Train on this process alone, without DTensor, and yield the loss of every step."""
+def train_plain(job: Job) -> Iterator[Event]:
+    """Train on this process alone, without DTensor, and tell every step and the metrics."""
     torch.set_num_threads(1)
     yield from _train(job, mesh=None)
 
@@ -65,22 +74,21 @@ def run_rank(
     )
     try:
         mesh = init_device_mesh("cpu", MESH_SHAPE, mesh_dim_names=MESH_DIM_NAMES)
-        said = _what_torch_alone_says(mesh)
-        with dr.install():
+        with dr.install(fallback={"mode": "silent"}):  # the table says what it moves
             if rank > 0:  # one audit is enough: it slows a rank down, and all decide alike
-                for _loss in _train(job, mesh):
+                for _event in _train(job, mesh):
                     pass
                 return
-            tell(TorchAlone(said))
             with dr.audit() as seen:
-                for loss in _train(job, mesh):
-                    tell(StepDone(loss))
-        tell(OpsSeen(tuple(OpRow.read(record) for record in seen.rows)))
+                for event in _train(job, mesh):
+                    tell(event)
+        has = has_of_its_own(record.op for record in seen.rows if "." in record.op)
+        tell(OpsSeen(tuple(OpRow.read(record, has.get(record.op, "")) for record in seen.rows)))
     finally:
         dist.destroy_process_group()
 
 
-def _train(job: Job, mesh: DeviceMesh | None) -> Iterator[float]:
+def _train(job: Job, mesh: DeviceMesh | None) -> Iterator[Event]:
     model = seeded_model(job.size, job.seed)
     if mesh is not None:
         shard_model(model, mesh)
@@ -90,7 +98,11 @@ def _train(job: Job, mesh: DeviceMesh | None) -> Iterator[float]:
         read_text(), steps=job.steps, batch=job.batch, sequence=job.size.sequence, seed=job.seed
     ):
         tokens, targets = pair if mesh is None else (shard_batch(part, mesh) for part in pair)
-        yield training_step(model, optimizer, tokens, targets).item()
+        yield StepDone(training_step(model, optimizer, tokens, targets).item())
+    edges = torch.tensor(EDGES)
+    if mesh is not None:
+        edges = distribute_tensor(edges, mesh, [Replicate()] * mesh.ndim, src_data_rank=None)
+    yield Measured(measure(model, tokens, targets, edges))
 
 
 def _reduce_gradients(model: nn.Module) -> None:
@@ -98,13 +110,3 @@ def _reduce_gradients(model: nn.Module) -> None:
     for parameter in model.parameters():
         if isinstance(parameter, DTensor) and isinstance(parameter.grad, DTensor):
             parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
-
-
-def _what_torch_alone_says(mesh: DeviceMesh) -> str:
-    x = distribute_tensor(torch.ones(4, 8), mesh, [Replicate()] * mesh.ndim)
-    weight = distribute_tensor(torch.ones(8), mesh, [Replicate()] * mesh.ndim)
-    try:
-        rms_norm(x, weight, 1e-5)
-    except NotImplementedError as error:
-        return str(error)
-    return "nothing: acme::rms_norm ran, so somebody had registered a strategy before this job"
