@@ -13,6 +13,7 @@ from dtensor_registry import SingleDimStrategy
 from dtensor_registry_corrections.convolution import CONVOLUTIONS
 from dtensor_registry_corrections.indexing import INDEXING
 from dtensor_registry_corrections.losses import MEANS
+from dtensor_registry_corrections.operators import OPERATORS
 from dtensor_registry_corrections.reductions import REDUCTIONS
 from dtensor_registry_corrections.rows import WITHOUT_WRONG_ROWS
 
@@ -20,6 +21,7 @@ STRATEGIES: tuple[SingleDimStrategy, ...] = (
     *CONVOLUTIONS,
     *INDEXING,
     *MEANS,
+    *OPERATORS,
     *REDUCTIONS,
     *WITHOUT_WRONG_ROWS,
 )
