@@ -41,7 +41,7 @@ for the same calls: their partial operands are reduced before torch is asked, in
   what is written to cannot be moved, so that without the row the call would be refused, also where
   its numbers are harmless. `threshold_` is wrong for everyday numbers, and is refused.
 - **64-bit integers**, whose sums wrap around beyond 9e18 only.
-- **Averages of integers.** gloo cannot reduce them, so that there is no number to compare.
+- **`bucketize`** of a minimum with nan among it; its row for nan-free numbers is right.
 - **Infinities**: `add`, `mul` and `div` may give nan where parts are infinite, or are divided by
   zero, and the whole is not.
 - **Lists that are written to** (`_foreach_add_` with a partial argument, `_foreach_neg_`): torch's
@@ -60,14 +60,21 @@ def page() -> Iterator[str]:
 
 def _line(correction: Correction) -> str:
     ops = ", ".join(f"`{op}`" for op in correction.ops)
-    rows = "; ".join(f"`{row}`" for row in correction.rows)
     if correction.reduces:
         ops += " *"
     shown = "; ".join(dict.fromkeys(map(str, correction.examples)))
-    versions = f"{correction.since} to {correction.until}"
-    return (
-        f"| {ops} | {rows} | {correction.condition}: {correction.because} | {shown} | {versions} |"
+    if not correction.examples:
+        shown = "none: gloo does not reduce averages of integers"
+    if any(example.refused for example in correction.examples):
+        shown += " (bare torch raises)"
+    cells = (
+        ops,
+        "; ".join(f"`{row}`" for row in correction.rows),
+        f"{correction.condition}: {correction.because}",
+        shown,
+        f"{correction.since} to {correction.until}",
     )
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dtensor_registry_corrections.conditions import (
+    integers,
     narrow_integers,
     narrow_times_fraction,
     other_is_no_such_integer,
@@ -15,6 +16,9 @@ _PARTS = "a sum of small integers wraps around; one of the parts' results does n
 _P_MAX, _P_MIN = "P(max) <- P(max), R", "P(min) <- P(min), R"
 _BOTH, _LEFT, _RIGHT = "P(sum) <- P(sum), P(sum)", "P(sum) <- P(sum), R", "P(sum) <- R, P(sum)"
 _ONE = "P(sum) <- P(sum)"
+_ROUNDED = "an average of integers is rounded, before or after the op"
+_AVG = "P(avg) <- P(avg)"
+_AVG_BOTH, _AVG_LEFT, _AVG_RIGHT = f"{_AVG}, P(avg)", f"{_AVG}, R", "P(avg) <- R, P(avg)"
 _SMALL, _LARGE = Held("uint8", 200, 100), Held("int64", 3)
 
 ARITHMETIC: tuple[Correction, ...] = (
@@ -77,6 +81,36 @@ ARITHMETIC: tuple[Correction, ...] = (
         _PARTS,
         (Example(_ONE, (_SMALL, 2)),),
         narrow_integers,
+    ),
+    # gloo does not reduce averages of integers, so that no call on the CPU shows these.
+    Correction(
+        ("aten.add.Tensor", "aten._foreach_add.List", "aten.sub.Tensor", "aten._foreach_sub.List"),
+        (_AVG_BOTH, _AVG_LEFT, _AVG_RIGHT),
+        _ROUNDED,
+        (),
+        integers,
+    ),
+    Correction(
+        ("aten.mul.Tensor", "aten._foreach_mul.List"),
+        (_AVG_LEFT, _AVG_RIGHT),
+        _ROUNDED,
+        (),
+        integers,
+    ),
+    Correction(("aten.div.Tensor", "aten._foreach_div.List"), (_AVG_LEFT,), _ROUNDED, (), integers),
+    Correction(
+        (
+            "aten.mul.Tensor",
+            "aten.mul.Scalar",
+            "aten.div.Tensor",
+            "aten.div.Scalar",
+            "aten.neg.default",
+            "aten._foreach_neg.default",
+        ),
+        (_AVG,),
+        _ROUNDED,
+        (),
+        integers,
     ),
     Correction(
         ("aten.neg.default", "aten._foreach_neg.default"),

@@ -31,6 +31,11 @@ def other_is_no_such_integer(op: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return dtypes[0] != dtypes[1] and not _NARROW.keys().isdisjoint(dtypes)
 
 
+def integers(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """an operand is of integers"""
+    return any(is_tensor(arg) and _is_integer(_dtype(arg)) for arg in args[:2])
+
+
 def narrow_times_fraction(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """the input is of integers of less than 64 bits, and the number is a float"""
     return isinstance(args[1], float) and _dtype(args[0]) in _NARROW

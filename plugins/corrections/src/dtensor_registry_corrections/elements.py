@@ -70,13 +70,6 @@ ELEMENTS: tuple[Correction, ...] = (
         numbers_with_nan,
     ),
     Correction(
-        ("aten.bucketize.Tensor",),
-        ("P(min) <- P(min), R",),
-        _IS_NUMBER,
-        (Example("P(min) <- P(min), R", (Held("float64", _NAN, -3.0), Held("float64", 0.0))),),
-        numbers_with_nan,
-    ),
-    Correction(
         ("aten.fmax.default", "prims.fmax.default"),
         ("P(max) <- P(max), R", "P(max) <- R, P(max)", "P(max) <- P(max), P(max)"),
         _OF_TWO,
