@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from torch._ops import OpOverload
-from torch.distributed.tensor import _sharding_prop
+from torch.distributed.tensor import Shard, _sharding_prop
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema
 
 from dtensor_registry._torch import decide, freshness
@@ -59,6 +60,8 @@ class HandlerOrRule:
             return False
         described = propagator()._wrap_with_op_strategy(schema)
         specs = [sources[0] for sources in tensor_specs(described)]
+        if any(_cut_twice(spec) for spec in specs):
+            return False  # torch's handlers read `dim_map`, which cannot say so and raises
         meta = propagator()._propagate_tensor_meta_non_cached(schema)
         try:
             expanded = decide.TORCH_EXPAND(specs[0].mesh, described, self.info, meta)
@@ -74,6 +77,12 @@ def handler_name(handler: Any) -> str:
     """Write where a handler is defined, as a strategy names the one that it replaces."""
     module, name = getattr(handler, "__module__", "?"), getattr(handler, "__qualname__", "?")
     return f"{module}.{name}"
+
+
+def _cut_twice(spec: DTensorSpec) -> bool:
+    """Say whether two mesh dims cut one dim of a tensor."""
+    cut = [p.dim for p in spec.placements if isinstance(p, Shard)]
+    return len(cut) > len(set(cut))
 
 
 @lru_cache(maxsize=4096)

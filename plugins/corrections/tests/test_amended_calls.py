@@ -226,6 +226,21 @@ def test_what_torch_has_right_stays_as_it_is(
     assert_equal(after, RIGHT[name](whole))
 
 
+def test_a_batch_that_two_mesh_dims_cut_is_convolved_in_pieces(
+    simulated_mesh: SimulatedMesh, registry: Registry
+) -> None:
+    mesh = simulated_mesh(2, 2)
+    image, weight = numbers(4, 2, 5, 5), numbers(2, 2, 3, 3)
+    x = distribute_tensor(image, mesh, [Shard(0), Shard(0)], src_data_rank=None)
+    w = distribute_tensor(weight, mesh, [R, R], src_data_rank=None)
+    registry(CORRECTIONS)
+    with CommDebugMode() as moved:
+        out = F.conv2d(x, w, padding=1)
+    assert out.placements == (Shard(0), Shard(0))
+    assert moved.get_total_counts() == 0
+    assert_equal([out], [F.conv2d(image, weight, padding=1)])
+
+
 def test_a_sum_is_not_added_to_a_pending_one(
     simulated_mesh: SimulatedMesh, registry: Registry
 ) -> None:
