@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+PREFIX = "DTENSOR_REGISTRY_"
+"""What the names of environment variables begin with."""
 TOML = "dtensor_registry.toml"
 PYPROJECT = "pyproject.toml"
 TABLE = "dtensor_registry"
@@ -15,6 +18,18 @@ TABLE = "dtensor_registry"
 
 _HEADERS = ("tool", TABLE, "dtensor-registry")
 """First parts of a header that belongs into pyproject.toml, or nowhere."""
+
+LONGEST = 200
+"""Characters that a message shows of a value."""
+
+EXAMPLES = {
+    "order": '["*", "torch"]',
+    "pins": '{"aten.mm.default": "torch"}',
+    "links": '{"tp": {"bandwidth": 300}}',
+    "fallback": '{"mode": "warn"}',
+    "fallback.ops": '{"batch": ["aten.bmm.default"]}',
+}
+"""What to write for a list or a table, where `[]` or `{}` may not do."""
 
 _WANTED = {
     "tuple_type": "must be a list of texts",
@@ -48,7 +63,7 @@ class Place:
         """
         try:
             data = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             data = value
         for part in reversed(variable[len(prefix) :].lower().split("__")):
             data = {part: data}
@@ -83,7 +98,7 @@ def tell_unknown(path: Sequence[str], valid: Iterable[str], places: Sequence[Pla
     >>> tell_unknown(["ordre"], ["order"], [Place("a.toml", {"ordre": []})])
     "a.toml: ordre is no setting; did you mean 'order'?"
     """
-    place = _place(path, places)
+    place = place_of(path, places)
     if place.name == TOML and path[0] in _HEADERS:
         return (
             f"{TOML}: [{path[0]}] is no setting; here settings stand without a header\n"
@@ -104,13 +119,14 @@ def tell_unusable(problem: Mapping[str, Any], places: Sequence[Place]) -> str:
     a.toml: order = 'torch': must be a list of texts, such as ["torch"]
     """
     path, value = problem["loc"], problem["input"]
-    place = _place(path, places)
+    place = place_of(path, places)
     wanted = _WANTED.get(problem["type"], problem["msg"])
-    told = f"{_of(place)}{'.'.join(map(str, path))} = {value!r}: {wanted}"
-    if problem["type"] != "tuple_type" or not isinstance(value, str):
+    key = ".".join(map(str, path))
+    told = f"{_of(place)}{key} = {shown(value)}: {wanted.removeprefix('Value error, ')}"
+    if place.variable and problem["type"] in _WANTED and key == _key(place.variable):
+        return f"{told}\n{_remedy(place.variable, value)}"
+    if problem["type"] != "tuple_type" or not isinstance(value, str) or not _listed(value):
         return told
-    if place.variable:
-        return f"{told}\n{_write(place.variable, _listed(value))}"
     return f"{told}, such as {_listed(value)}"
 
 
@@ -133,11 +149,15 @@ def tell_no_json(environment: Mapping[str, str], types: Mapping[str, str]) -> st
             continue
         try:
             json.loads(value)
+        except RecursionError:
+            problem = "is nested too deeply"
         except ValueError:
-            wanted = "list of texts" if is_list else "table"
-            example = _listed(value) if is_list else '{"NAME": "VALUE"}'
-            told = f"environment variable {variable}: {value!r} is no JSON; it must be a {wanted}"
-            lines.append(f"{told}\n{_write(variable, example)}")
+            problem = "is no JSON"
+        else:
+            continue
+        wanted = "list of texts" if is_list else "table"
+        told = f"environment variable {variable}: {shown(value)} {problem}; it must be a {wanted}"
+        lines.append(f"{told}\n{_remedy(variable, value if is_list else None)}")
     return "\n".join(lines)
 
 
@@ -160,8 +180,22 @@ def tell_misspelt_places(files: Iterable[str], tables: Iterable[str]) -> list[st
     return told
 
 
-def _place(path: Sequence[Any], places: Sequence[Place]) -> Place:
+def place_of(path: Sequence[Any], places: Sequence[Place]) -> Place:
+    """Find the source that decides a setting: the first that has a value for it."""
     return next((place for place in places if place.holds(path)), Place("", {}))
+
+
+def shown(value: Any) -> str:
+    """Show a value that a user gave, whatever it is, in at most some 200 characters.
+
+    >>> shown("torch")
+    "'torch'"
+    """
+    try:
+        text = repr(value)
+    except Exception:  # nested too deeply, or an object whose own code raises
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"
 
 
 def _of(place: Place) -> str:
@@ -169,9 +203,23 @@ def _of(place: Place) -> str:
 
 
 def _listed(value: str) -> str:
-    """Write as a list what was meant as one, or as the only name in one."""
-    return json.dumps([part.strip(" []'\"") for part in value.split(",")])
+    """Write as a list what was meant as one, or as the only name in one; empty if there is none."""
+    names = [part.strip(" []{}'\"") for part in value.split(",")]
+    return json.dumps(list(dict.fromkeys(filter(None, names)))) if any(names) else ""
 
 
-def _write(variable: str, value: str) -> str:
-    return f"  Write:  {variable}='{value}'"
+def _key(variable: str) -> str:
+    """Give the setting that a variable holds.
+
+    >>> _key("DTENSOR_REGISTRY_FALLBACK__ORDER")
+    'fallback.order'
+    """
+    return variable.lower().removeprefix(PREFIX.lower()).replace("__", ".")
+
+
+def _remedy(variable: str, value: Any) -> str:
+    """Say what to write into a variable, as near as can be to what was there."""
+    listed = _listed(value) if isinstance(value, str) and len(value) <= LONGEST else ""
+    example = listed or EXAMPLES.get(_key(variable), "[]")
+    told = f"  Write:  {variable}={shlex.quote(example)}"
+    return told if listed else f"{told}, or unset it"

@@ -9,11 +9,15 @@ in `pyproject.toml`, defaults. Files are those of the working directory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
+from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,8 +27,8 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
-    PyprojectTomlConfigSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
@@ -34,10 +38,13 @@ from pydantic_settings import (
 
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.setting_mistakes import (
+    PREFIX,
     PYPROJECT,
     TABLE,
     TOML,
     Place,
+    place_of,
+    shown,
     tell_misspelt_places,
     tell_no_json,
     tell_unknown,
@@ -47,7 +54,6 @@ from dtensor_registry.setting_mistakes import (
     nearest as nearest,
 )
 
-PREFIX = "DTENSOR_REGISTRY_"
 SWITCHES = ("AUTOLOAD", "LONG")
 """Variables with the prefix that are no settings: see autoload.py and testing/conformance.py."""
 EVERYBODY_ELSE = "*"
@@ -56,6 +62,44 @@ TORCH = "torch"
 """In `order`: what torch itself has a rule or a handler for, read as if it were a plugin."""
 DEFAULT_ORDER = (EVERYBODY_ELSE, "corrections", TORCH, "pointwise", "matrix", "structure")
 """A vendor's rules, torch's proven faults mended, torch itself, then rules that fill its gaps."""
+
+
+MAX_ROWS = 100_000
+"""Rows that a rule may give for one call, by default: thousands of times what a rule needs."""
+
+
+def _named(value: str) -> str:
+    """Refuse texts that can be no name of anything."""
+    if not value.strip():
+        raise ValueError("must not be empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("has a character that cannot be written as UTF-8") from error
+    return value
+
+
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse a list of steps that names one twice: which of them would count?"""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(f"names {twice[0]!r} twice; name each once")
+    return names
+
+
+def _requirement(text: str) -> str:
+    """Refuse what pip could not read."""
+    try:
+        Requirement(text)
+    except InvalidRequirement as error:
+        first = str(error).partition("\n")[0]
+        message = f'is no requirement, such as "acme-rules>=1.2": {first}'
+        raise ValueError(message) from error
+    return text
+
+
+Name = Annotated[str, AfterValidator(_named)]
+Steps = Annotated[tuple[Name, ...], AfterValidator(_each_once)]
 
 
 class FallbackSettings(BaseModel):
@@ -68,14 +112,14 @@ class FallbackSettings(BaseModel):
         description="off: torch's own error; warn: fall back and say so once per op; silent: fall"
         " back; error: fail, naming what each fallback would have done.",
     )
-    order: tuple[str, ...] = Field(
+    order: Steps = Field(
         default=("*",), description="Fallbacks by name, asked in this order; * is all others."
     )
-    include: tuple[str, ...] = Field(
+    include: tuple[Name, ...] = Field(
         default=("*",), description="Globs of the ops that may fall back."
     )
-    exclude: tuple[str, ...] = Field(default=(), description="Globs of the ops that may not.")
-    ops: dict[str, tuple[str, ...]] = Field(
+    exclude: tuple[Name, ...] = Field(default=(), description="Globs of the ops that may not.")
+    ops: dict[Name, tuple[Name, ...]] = Field(
         default_factory=dict,
         description="Fallback -> globs of the ops that it may run; without an entry all, but for a"
         " fallback that is right for some ops only (`batch`) none.",
@@ -85,6 +129,7 @@ class FallbackSettings(BaseModel):
     )
     max_bytes: int | None = Field(
         default=None,
+        ge=0,
         description="Bytes that one call may gather; a call that needs more is an error.",
     )
 
@@ -95,9 +140,14 @@ class LinkSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bandwidth: float | None = Field(
-        default=None, gt=0, description="GB/s (2**30 bytes, as torch counts) between neighbours."
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="GB/s (2**30 bytes, as torch counts) between neighbours.",
     )
-    latency: float | None = Field(default=None, ge=0, description="Microseconds for each hop.")
+    latency: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="Microseconds for each hop."
+    )
 
 
 def _check_of(value: Any) -> Any:
@@ -120,35 +170,33 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
-        toml_file=TOML,
-        pyproject_toml_table_header=("tool", TABLE),
     )
 
-    order: tuple[str, ...] = Field(
+    order: Steps = Field(
         default=DEFAULT_ORDER,
         description="Plugins by name, highest precedence first; * is all others, torch is what"
         " torch itself has a rule or a handler for.",
     )
-    pins: dict[str, str] = Field(
+    pins: dict[Name, Name] = Field(
         default_factory=dict,
         description="Op -> the plugin that wins it, whatever `order` says; torch: its own way,"
         " with no fallback.",
     )
-    disabled: tuple[str, ...] = Field(
+    disabled: tuple[Name, ...] = Field(
         default=(),
         description="Plugins, entry points or distributions that are not loaded, or"
         " `plugin:op-glob` for some ops of one.",
     )
-    allowed: tuple[str, ...] | None = Field(
+    allowed: tuple[Name, ...] | None = Field(
         default=None,
         description="Distributions that may contribute; unset: all, empty: none.",
     )
-    may_override: tuple[str, ...] | None = Field(
+    may_override: tuple[Name, ...] | None = Field(
         default=None,
         description="Plugins or distributions whose rules may replace torch's own; unset: all,"
         " empty: none.",
     )
-    required: tuple[str, ...] = Field(
+    required: tuple[Annotated[Name, AfterValidator(_requirement)], ...] = Field(
         default=(),
         description='Distributions that must be there, such as "acme-rules>=1.2", and whose rules'
         " must all fit their ops.",
@@ -164,7 +212,13 @@ class Settings(BaseSettings):
     torch_rules: bool = Field(
         default=True, description="Let the host expand torch's own single-dim rules as well."
     )
-    links: dict[str, LinkSettings] = Field(
+    max_rows: int = Field(
+        default=MAX_ROWS,
+        ge=1,
+        le=10_000_000,
+        description="Rows that a rule may give for one call; a rule that gives more has failed.",
+    )
+    links: dict[Name, LinkSettings] = Field(
         default_factory=dict,
         description="Mesh dim, by name or by number from the outermost, -> its bandwidth and"
         " latency. That changes which placements are cheapest, never what an op computes.",
@@ -175,7 +229,7 @@ class Settings(BaseSettings):
         " rank with those that were there before, without waiting; wait: all with all, waiting for"
         " the last; off: not at all. `true` is `wait`, `false` is `off`.",
     )
-    lock: str | None = Field(
+    lock: Name | None = Field(
         default=None,
         description="Lock file that what is installed must equal; written by `dtensor-registry"
         " lock`.",
@@ -194,20 +248,41 @@ class Settings(BaseSettings):
         return (
             init_settings,
             env_settings,
-            _file_source(TomlConfigSettingsSource, settings_cls, TOML),
-            _file_source(PyprojectTomlConfigSettingsSource, settings_cls, PYPROJECT),
+            InitSettingsSource(settings_cls, _table(TOML)),
+            InitSettingsSource(settings_cls, _table(PYPROJECT, "tool", TABLE)),
         )
 
 
-def _file_source(
-    kind: Callable[[type[BaseSettings]], PydanticBaseSettingsSource],
-    settings_cls: type[BaseSettings],
-    file: str,
-) -> PydanticBaseSettingsSource:
+def _table(file: str, *path: str) -> dict[str, Any]:
+    """Read a table of a settings file of the working directory; empty if there is none.
+
+    Raises:
+        SettingsError: for a file that is there and cannot be read, or what is no table.
+    """
+    if not os.path.lexists(file):
+        return {}
     try:
-        return kind(settings_cls)
-    except (ValueError, AttributeError) as error:  # no TOML, no UTF-8, or no table where one is due
-        raise SettingsError(f"{file} in the working directory cannot be read: {error}") from error
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise OSError("it is no regular file")  # a pipe would be waited for
+        with open(file, "rb"):  # what follows would pass over some files that cannot be opened
+            data: Any = TomlConfigSettingsSource(Settings, file).toml_data
+    except RecursionError as error:
+        raise _unreadable(file, "it is nested too deeply") from error
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
+        raise _unreadable(file, str(error)) from error
+    for at, name in enumerate(path):
+        data = data.get(name, {})
+        if not isinstance(data, dict):
+            key = ".".join(path[: at + 1])
+            problem = f"{key} = {shown(data)}: must be a table"
+            message = f"{file}: {problem}\n  Write:  [{'.'.join(path)}]  and the settings below it"
+            raise SettingsError(message, [file], [key])
+    return cast(dict[str, Any], data)
+
+
+def _unreadable(file: str, why: str) -> SettingsError:
+    message = f"{file} in the working directory cannot be read: {why}"
+    return SettingsError(f"{message}\n  Mend it, or remove it.", [file])
 
 
 def read_settings(**arguments: Any) -> Settings:
@@ -226,8 +301,8 @@ def read_settings(**arguments: Any) -> Settings:
     try:
         settings = Settings(**arguments)
     except ValidationError as error:
-        raise SettingsError(_explain(error, arguments)) from error
-    except SourceError as error:
+        raise _explained(error, arguments) from error
+    except (SourceError, RecursionError) as error:
         told = tell_no_json(os.environ, _variables()) or f"{error}: {error.__cause__}"
         raise SettingsError(told) from error
     _refuse_misspelt_places()
@@ -240,9 +315,14 @@ def _refuse_unknown_environment(environment: Mapping[str, str]) -> None:
     for variable in sorted(environment):
         name = variable.upper()
         links = _link_variables(name)
+        if environment[variable].strip() == "null" and name in _never_none():
+            # pydantic would take it for a variable that is not there.
+            message = f"environment variable {variable}: null is no value; unset the variable"
+            raise SettingsError(message, [f"environment variable {variable}"])
         if name.startswith(PREFIX) and name not in known | links:
             raise SettingsError(
-                f"environment variable {variable} is no setting; {nearest(name, links or known)}"
+                f"environment variable {variable} is no setting; {nearest(name, links or known)}",
+                [f"environment variable {variable}"],
             )
 
 
@@ -257,30 +337,25 @@ def _link_variables(variable: str) -> set[str]:
 def _refuse_misspelt_places() -> None:
     """Names with a hyphen are nearly right, and what they hold would do nothing."""
     files = [path.name for path in Path().glob("*.toml")]
-    tables: Mapping[str, Any] = {}
-    # Not by pydantic's source for this file, which keeps our table alone.
-    if PYPROJECT in files and b"dtensor-registry" in Path(PYPROJECT).read_bytes():
-        tables = TomlConfigSettingsSource(Settings, PYPROJECT).toml_data.get("tool", {})
-    told = tell_misspelt_places(files, tables)
+    told = tell_misspelt_places(files, _table(PYPROJECT, "tool"))
     if told:
-        raise SettingsError("\n".join(told))
+        raise SettingsError("\n".join(told), files)
 
 
-def _explain(error: ValidationError, arguments: Mapping[str, Any]) -> str:
+def _explained(error: ValidationError, arguments: Mapping[str, Any]) -> SettingsError:
     places = [Place("", arguments), *_places()]
-    lines = []
+    parts: dict[str, type[BaseModel]] = {"fallback": FallbackSettings, "links": LinkSettings}
+    lines, at_fault, keys = [], [], []
     for problem in error.errors():
         path = [str(part) for part in problem["loc"]]
+        at_fault.append(place_of(path, places).name or "arguments")
+        keys.append(".".join(path))
         if problem["type"] == "extra_forbidden":
-            parts: dict[str, type[BaseModel]] = {
-                "fallback": FallbackSettings,
-                "links": LinkSettings,
-            }
             fields = (parts[path[0]] if len(path) > 1 else Settings).model_fields
             lines.append(tell_unknown(path, fields, places))
         else:
             lines.append(tell_unusable(problem, places))
-    return "\n".join(lines)
+    return SettingsError("\n".join(lines), at_fault, keys)
 
 
 def _places() -> Iterator[Place]:
@@ -288,8 +363,15 @@ def _places() -> Iterator[Place]:
     for variable, value in os.environ.items():
         if variable.upper().startswith(PREFIX):
             yield Place.of_variable(variable, PREFIX, value)
-    yield Place(TOML, TomlConfigSettingsSource(Settings).toml_data)
-    yield Place(PYPROJECT, PyprojectTomlConfigSettingsSource(Settings).toml_data)
+    yield Place(TOML, _table(TOML))
+    yield Place(PYPROJECT, _table(PYPROJECT, "tool", TABLE))
+
+
+def _never_none() -> set[str]:
+    """List the variables for lists and tables that have no value None."""
+    many = ("tuple", "dict", "<class 'dtensor_registry")
+    kinds = _variables().items()
+    return {v for v, kind in kinds if kind.startswith(many) and "None" not in kind}
 
 
 def _variables() -> dict[str, str]:

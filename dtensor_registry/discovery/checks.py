@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from shlex import quote
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
 from dtensor_registry.discovery.installed import folder_of
@@ -71,14 +71,10 @@ def check_required(settings: Settings, plugins: Iterable[Plugin]) -> None:
 
     Raises:
         RequiredPluginError: if one is missing, too old or switched off.
-        SettingsError: if an entry is no requirement.
     """
     active = {normal_name(p.distribution): p for p in plugins if p.state == "active"}
     for text in settings.required:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement as error:
-            raise SettingsError(f"required = {text!r} is no requirement: {error}") from error
+        requirement = Requirement(text)
         plugin = active.get(normal_name(requirement.name))
         if plugin is None:
             there = ", ".join(sorted(p.distribution for p in active.values())) or "none"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ TYPES = {
     "<class 'str'>": "text",
     "float | None": "number",
     "int | None": "whole number",
-    "str | None": "text",
+    "<class 'int'>": "whole number",
+    "typing.Optional[str]": "text",
     "tuple[str, ...]": "list of texts",
     "tuple[str, ...] | None": "list of texts",
     "dict[str, str]": "table: text to text",
@@ -191,7 +193,8 @@ def _type(annotation: Any) -> str:
     text = str(annotation)
     if text.startswith("typing.Literal"):
         return " or ".join(f"`{value}`" for value in annotation.__args__)
-    return TYPES[text]
+    # A text that is checked is a text.
+    return TYPES[re.sub(r"typing\.Annotated\[(\w+),[^\]]*\]", r"\1", text)]
 
 
 def _table(heading: str, rows: Any, *headings: str) -> str:

@@ -122,7 +122,7 @@ def test_a_required_distribution_that_is_switched_off_is_not_there(fake_distribu
 
 
 def test_a_requirement_that_is_none_is_a_settings_error() -> None:
-    with pytest.raises(SettingsError, match="required = '=1' is no requirement"):
+    with pytest.raises(SettingsError, match=r"required\.0 = '=1': is no requirement"):
         found(required=["=1"])
 
 

@@ -45,6 +45,7 @@ def test_without_any_source_the_defaults_hold() -> None:
             "max_bytes": None,
         },
         "torch_rules": True,
+        "max_rows": 100_000,
         "links": {},
         "check_ranks": "publish",
         "lock": None,
@@ -182,7 +183,7 @@ def test_a_link_may_be_given_by_variables(monkeypatch: pytest.MonkeyPatch, dim: 
             "DTENSOR_REGISTRY_PINS",
             "torch",
             "environment variable DTENSOR_REGISTRY_PINS: 'torch' is no JSON; it must be a table\n"
-            """  Write:  DTENSOR_REGISTRY_PINS='{"NAME": "VALUE"}'""",
+            """  Write:  DTENSOR_REGISTRY_PINS='{"aten.mm.default": "torch"}', or unset it""",
         ),
         (
             "DTENSOR_REGISTRY_FALLBACK__MODE",
