@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.parity.stage import RANKS
 
 START_SECONDS = 120.0
-"""What a pool may take to come up on a busy machine, on top of its first task's time."""
+"""What a pool may take to come up on a busy machine."""
 GRACE_SECONDS = 8.0
 """How long ranks may be behind one that has failed, before they count as waiting for it."""
 RANK = "benchmarks.parity.rank"
@@ -41,7 +41,6 @@ class Pool:
         self.way = way
         self._ranks: list[tuple[BaseProcess, Connection]] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._is_new = True
 
     def __enter__(self) -> Pool:
         return self
@@ -61,17 +60,18 @@ class Pool:
             task: what the ranks are told.
             seconds: after which the task hangs.
             alone: whether the ranks run it first and last.
+
+        Raises:
+            RuntimeError: if the ranks do not come up.
         """
         if alone:
             self.stop()
         if not self._ranks:
             self._start()
-        limit = seconds + (START_SECONDS if self._is_new else 0)
-        self._is_new = False
         for _, pipe in self._ranks:
             with contextlib.suppress(BrokenPipeError):  # it has died; it will give no answer
                 pipe.send(task)
-        answers = self._answers(time.monotonic() + limit)
+        answers = self._answers(time.monotonic() + seconds)
         result = merge(answers, [process.exitcode for process, _ in self._ranks])
         alike = len({answer["told"] for answer in answers.values()}) == 1
         if alone or len(answers) < len(self._ranks) or (result["told"] and not alike):
@@ -105,7 +105,11 @@ class Pool:
             process.start()
             theirs.close()
             self._ranks.append((process, ours))
-        self._is_new = True
+        ready = self._answers(time.monotonic() + START_SECONDS)
+        if len(ready) < len(self._ranks) or any(a["outcome"] != "right" for a in ready.values()):
+            told = [answer["told"] for answer in ready.values()] or ["no rank answers"]
+            self.stop()
+            raise RuntimeError(f"{self.kind} {self.way}: the ranks do not come up: {told[0]}")
 
     def stop(self) -> None:
         """End the ranks, and whatever they have started."""

@@ -141,11 +141,20 @@ def main(kind: str, way: str, rank: int, folder: Path, pipe: Connection) -> None
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     with _stage(kind, rank, folder) as stage:
-        if kind != "one":
-            enter(way)  # type: ignore[arg-type]
+        pipe.send(_entered(kind, way))
         with contextlib.suppress(EOFError):
             while True:
                 pipe.send(_served(pipe.recv(), stage, rank))
+
+
+def _entered(kind: str, way: str) -> dict[str, Any]:
+    """Install what a way needs; say whether that was possible."""
+    try:
+        if kind != "one":
+            enter(way)  # type: ignore[arg-type]
+    except Exception as error:
+        return {"outcome": "refused", "told": f"{type(error).__name__}: {error}"}
+    return {"outcome": "right", "told": ""}
 
 
 def _served(task: dict[str, Any], stage: Stage, rank: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ def enter(way: Way | Literal["uncorrected"]) -> None:
     costs.
 
     Raises:
+        ValueError: for what is no way.
         RuntimeError: for `bare` in a process that holds what patches torch's tables and has
             something in force.
     """
@@ -34,5 +35,7 @@ def enter(way: Way | Literal["uncorrected"]) -> None:
         dr.install()
     elif way == "uncorrected":
         dr.install(Settings(disabled=("corrections",)))
-    else:
+    elif way == "fallback":
         dr.install(Settings(fallback=FallbackSettings(mode="silent")))
+    else:
+        raise ValueError(f"{way!r} is no way to run: {', '.join(WAYS)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.parity.__main__ import chosen_programs
+from benchmarks.parity.pool import Pool
 from benchmarks.parity.programs import PROGRAMS
 from benchmarks.parity.run_calls import draw_calls, run_calls
 from benchmarks.parity.run_programs import run_programs
@@ -57,3 +58,8 @@ OPS = (
     "aten.index_select.default",
 )
 """One of each kind: what broadcasts, writes, reduces, contracts, indexes and joins."""
+
+
+def test_ranks_that_cannot_install_stop_the_gate() -> None:
+    with Pool("gloo", "no such way") as pool, pytest.raises(RuntimeError, match="do not come up"):
+        pool.run({"program": "tp-block", "truth": ""}, 30)
