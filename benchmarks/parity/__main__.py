@@ -92,7 +92,11 @@ def main() -> int:
     for each in bad:
         print(f"{each.verdict}: --{each.kind} {each.name}")
     if chosen.json:
-        written = {"torch": version("torch"), "found": [each.as_json() for each in found]}
+        written = {
+            "torch": version("torch"),
+            "every": chosen.every,
+            "found": [each.as_json() for each in found],
+        }
         chosen.json.write_text(json.dumps(written, indent=1) + "\n")
     print(last_line(found))
     return int(bool(bad))

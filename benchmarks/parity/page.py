@@ -52,19 +52,27 @@ This page is written by `python -m benchmarks.parity.page`.
 def page(runs: Sequence[Mapping[str, Any]]) -> str:
     """Write the page of runs, each as `--json` writes it."""
     lines = [INTRODUCTION, "## Counts", ""]
-    lines += [f"| torch | calls | programs | {' | '.join(VERDICTS)} |"]
+    lines += [f"| torch | what ran | {' | '.join(VERDICTS)} | of the same, refused by both |"]
     lines += ["| --- " * (3 + len(VERDICTS)) + "|"]
-    for run in runs:
-        found = run["found"]
-        counts = [sum(each["verdict"] == verdict for each in found) for verdict in VERDICTS]
-        kinds = [sum(each["kind"] == kind for each in found) for kind in ("call", "program")]
-        lines.append(f"| {run['torch']} | {' | '.join(map(str, [*kinds, *counts]))} |")
+    lines += [_counts(run) for run in runs]
     for verdict in reversed(VERDICTS[1:]):
         rows = [(run["torch"], each) for run in runs for each in run["found"]]
         rows = [(version, each) for version, each in rows if each["verdict"] == verdict]
         if rows:
             lines += ["", f"## {verdict.capitalize()}", "", *_table(rows)]
     return "\n".join([*lines, ""])
+
+
+def _counts(run: Mapping[str, Any]) -> str:
+    found = run["found"]
+    counts = [sum(each["verdict"] == verdict for each in found) for verdict in VERDICTS]
+    kinds = {kind: sum(each["kind"] == kind for each in found) for kind in ("call", "program")}
+    ran = ", ".join(f"{count} {kind}s" for kind, count in kinds.items() if count)
+    share = "" if run["every"] == 1 else f" (of every {run['every']}th)"
+    refused = sum(
+        each["verdict"] == "same" and each["ways"]["bare"]["outcome"] != "right" for each in found
+    )
+    return f"| {run['torch']} | {ran}{share} | {' | '.join(map(str, [*counts, refused]))} |"
 
 
 def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:

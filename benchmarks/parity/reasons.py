@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 REASONS: dict[str, str] = {
-    "attention-batch-and-heads": "torch 2.13 has no rule for attention on a CPU",
+    "attention-batch-and-heads": "torch 2.13 has no rule for attention on a CPU; `matrix` has",
+    "net-multihead-attention": "bare torch takes minutes for a decomposition; `matrix` has a rule",
+    "net-pooling": "no rule of torch's for the backward of average pooling",
+    "net-activations": "no rule of torch's for the backward of hardswish",
+    "net-conv*": "torch's handler takes a piece of the input for the whole",
+    "loss-*": "torch takes the mean over each piece, and averages these",
+    "cache-*": "a slice of a cut dim is a moved copy; the host writes back to the tensor",
+    "write-assign-*": "no rule of torch's for `fill_` with a tensor",
+    "write-*": "a view of a cut dim is a moved copy; the host writes back to the tensor",
+    "order-*": "rules of torch's take placements for the place, and forget the order of the cuts",
+    "partial-*fill*": "torch fills every addend with the sum",
+    "partial-empty-like-P": "torch fills every addend with the sum",
 }
 """The first glob that fits is the reason."""

@@ -44,20 +44,15 @@ def test_no_call_of_some_ops_is_worse_than_on_bare_torch() -> None:
 
 
 OPS = (
-    "aten.add.Tensor",
     "aten.add_.Tensor",
     "aten.mul.out",
     "aten._foreach_add_.List",
-    "aten._foreach_mul.Scalar",
     "aten.mm.default",
-    "aten.sum.dim_IntList",
     "aten.max.dim",
-    "aten._softmax.default",
     "aten.embedding.default",
     "aten.cat.default",
-    "aten.index_select.default",
 )
-"""One of each kind: what broadcasts, writes, reduces, contracts, indexes and joins."""
+"""One of each kind: what writes, contracts, reduces, indexes and joins."""
 
 
 def test_ranks_that_cannot_install_stop_the_gate() -> None:
