@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -85,8 +84,22 @@ def on_every_rank(tensor: torch.Tensor) -> list[torch.Tensor]:
     if isinstance(local, LocalTensor):
         return [local._local_tensors[rank] for rank in sorted(local._local_tensors)]
     if local_tensor_mode() is None and dist.is_initialized():
-        held: list[Any] = [None] * dist.get_world_size()
-        with _disable_current_modes():  # who counts collectives does not mean this one
-            dist.all_gather_object(held, local.detach())
-        return held
+        with _disable_current_modes():  # who counts collectives does not mean these
+            return _gathered(local.detach())
     return [local]
+
+
+def _gathered(local: torch.Tensor) -> list[torch.Tensor]:
+    """Send what this rank holds to all others as bytes, whatever its shape there."""
+    shape = torch.tensor([local.element_size(), *local.shape])  # never empty, even of a scalar
+    shapes = [torch.empty_like(shape) for _ in range(dist.get_world_size())]
+    dist.all_gather(shapes, shape)
+    sizes = [prod(other.tolist()) for other in shapes]
+    held = torch.zeros(max(1, *sizes), dtype=torch.uint8)
+    held[: sizes[dist.get_rank()]] = local.contiguous().reshape(-1).view(torch.uint8)
+    every = [torch.empty_like(held) for _ in sizes]
+    dist.all_gather(every, held)
+    return [
+        part[:size].view(local.dtype).reshape(other.tolist()[1:])
+        for part, size, other in zip(every, sizes, shapes, strict=True)
+    ]
