@@ -10,6 +10,7 @@ python -m benchmarks.parity --tenth             a tenth of it, always the same
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -29,19 +30,26 @@ from benchmarks.parity.verdict import VERDICTS, Compared
 from benchmarks.parity.ways import WAYS
 
 
-def chosen_programs(glob: str | None, tenth: bool) -> list[str]:
-    """List programs by a glob; every tenth of them."""
-    names = [name for name in PROGRAMS if fnmatchcase(name, glob or "*")]
-    return names[::10] if tenth else names
+def chosen_programs(globs: Sequence[str], every: int) -> list[str]:
+    """List programs by globs; of these every so many."""
+    names = [name for name in PROGRAMS if any(fnmatchcase(name, glob) for glob in globs)]
+    return names[::every]
 
 
 @contextmanager
 def steps(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal."""
+    """Show a progress bar on a terminal, and a line now and then elsewhere."""
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+        done = itertools.count(1)
+
+        def step() -> None:
+            bar.advance(task)
+            if not console.is_terminal and (number := next(done)) % 100 == 0:
+                console.print(f"{what}: {number} of {total or 'all'}")
+
+        yield step
 
 
 def last_line(found: Sequence[Compared]) -> str:
@@ -58,10 +66,11 @@ def main() -> int:
         prog="python -m benchmarks.parity",
         description=(__doc__ or "").splitlines()[0],
     )
-    parser.add_argument("--program", metavar="GLOB", help="programs of this name")
-    parser.add_argument("--call", metavar="ID", help="a call, or all calls of an op")
+    parser.add_argument("--program", nargs="+", metavar="GLOB", help="programs of these names")
+    parser.add_argument("--call", nargs="+", metavar="ID", help="calls, or all calls of ops")
     parser.add_argument("--only", choices=("calls", "programs"), help="leave the others out")
-    parser.add_argument("--tenth", action="store_true", help="a tenth, always the same")
+    parser.add_argument("--tenth", action="store_const", const=10, dest="every", default=1)
+    parser.add_argument("--every", type=int, metavar="N", help="every Nth program and op")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes down")
     parser.add_argument("--all", action="store_true", help="print also what is the same")
@@ -76,7 +85,9 @@ def main() -> int:
             print(each, flush=True)
 
     if not chosen.call and chosen.only != "calls":
-        programs = [PROGRAMS[name] for name in chosen_programs(chosen.program, chosen.tenth)]
+        programs = [
+            PROGRAMS[name] for name in chosen_programs(chosen.program or ["*"], chosen.every)
+        ]
         with steps("programs", len(programs)) as step:
             for each in run_programs(programs, ways, step):
                 note(each)
@@ -84,7 +95,7 @@ def main() -> int:
         from benchmarks.parity.run_calls import draw_calls, run_calls
 
         with steps("drawing calls", None) as step:
-            calls = draw_calls(chosen.call, chosen.tenth, step)
+            calls = draw_calls(chosen.call or (), chosen.every, step)
         with steps("calls", len(calls)) as step:
             for each in run_calls(calls, ways, step):
                 note(each)

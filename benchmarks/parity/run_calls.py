@@ -17,32 +17,32 @@ from benchmarks.parity.verdict import Compared, Seen
 from benchmarks.parity.ways import Way
 from dtensor_registry._torch.catalog import find_op
 
-SECONDS = 20.0
-"""What a call may take; bare torch is slow for some of them."""
+SECONDS = 60.0
+"""What a call may take; bare torch is slow for some of them, and other work for all."""
 CHUNK = 100
 """Calls that are made in one way before they are made in the next."""
 
 
-def draw_calls(wanted: str | None, tenth: bool, step: Callable[[], None]) -> list[Call]:
+def draw_calls(wanted: Sequence[str], every: int, step: Callable[[], None]) -> list[Call]:
     """Draw calls.
 
     Args:
-        wanted: a call's name, or an op's; None for all.
-        tenth: whether to take every tenth op only.
+        wanted: names of calls, or of ops; empty: all.
+        every: of all ops, every so many are taken.
         step: is called after each op.
 
     Raises:
         SystemExit: if no call is called so.
     """
-    if wanted is not None:
-        op = find_op(wanted.split("/")[0])
-        named = [call for call in (calls_of(op) if op else ()) if wanted in (call.name, call.op)]
-        if not named:
-            raise SystemExit(f"{wanted}: there is no such call")
-        return named
     torch.set_num_threads(1)  # samples are small, and other ranks want the cores
     found: list[Call] = []
-    for op in ops_of_torch()[:: 10 if tenth else 1]:
+    for name in wanted:
+        op = find_op(name.split("/")[0])
+        named = [call for call in (calls_of(op) if op else ()) if name in (call.name, call.op)]
+        if not named:
+            raise SystemExit(f"{name}: there is no such call")
+        found += named
+    for op in ops_of_torch()[::every] if not wanted else ():
         found += calls_of(op)
         step()
     return found

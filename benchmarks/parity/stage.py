@@ -87,12 +87,26 @@ class Stage:
             return module
         return parallelize_module(module, self.mesh if mesh is None else mesh, dict(plan))
 
-    def share(self, value: Tensor, ranks: int = RANKS, index: int | None = None) -> Tensor:
-        """Take this rank's share of a batch, a plain tensor; all of it in one process."""
+    def share(
+        self, value: Tensor, mesh: DeviceMesh | None = None, *, tensor_dim: int = 0
+    ) -> Tensor:
+        """Take this rank's share of a batch, a plain tensor; all of it in one process.
+
+        Args:
+            value: the batch.
+            mesh: of one dim; None: all four ranks.
+            tensor_dim: where it is cut.
+        """
         if self.mesh is None:
             return value
-        at = self.mesh.get_local_rank() if index is None else index
-        return value.chunk(ranks)[at]
+        mesh = self.mesh if mesh is None else mesh
+        return value.chunk(mesh.size(), tensor_dim)[mesh.get_local_rank()].contiguous()
+
+    def from_share(self, local: Tensor | None, placed: Placed) -> Tensor | None:
+        """Make the tensor of which each rank has its share."""
+        if self.mesh is None or local is None:
+            return local
+        return DTensor.from_local(local.detach(), self.mesh, read(placed), run_check=False)
 
 
 def read(placed: Placed) -> tuple[Placement, ...]:

@@ -11,9 +11,9 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from benchmarks.parity.programs.fsdp import BATCH, share, two_blocks
+from benchmarks.parity.programs.fsdp import BATCH, loss_of, share, two_blocks
 from benchmarks.parity.programs.optimizers import PLACED
-from benchmarks.parity.programs.tensor_parallel import BLOCK_PLAN, SEQUENCE, WIDTH
+from benchmarks.parity.programs.tensor_parallel import SEQUENCE, SEQUENCE_PLAN, WIDTH
 from benchmarks.parity.stage import Program, Results, Stage
 
 
@@ -40,7 +40,7 @@ def _fsdp(plan: dict[str, Any] | None, stage: Stage) -> Results:
 
     def step() -> None:
         steps.zero_grad()
-        model(x).square().mean().backward()
+        loss_of(stage, model(x), plan is not None).backward()
         steps.step()
 
     return _save_and_load(model, steps, step, stage)
@@ -94,6 +94,6 @@ PROGRAMS = [
     Program("dcp-sharded-adamw", partial(_placed, "S", "AdamW", {})),
     Program("dcp-mixed-adagrad", partial(_placed, "mixed", "Adagrad", {})),
     Program("dcp-fsdp", partial(_fsdp, None)),
-    Program("dcp-fsdp-tp", partial(_fsdp, BLOCK_PLAN)),
+    Program("dcp-fsdp-tp", partial(_fsdp, SEQUENCE_PLAN)),
     Program("state-dicts-and-deepcopy", _state_dicts),
 ]

@@ -11,7 +11,6 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 
 from benchmarks.parity.programs.tensor_parallel import (
-    BLOCK_PLAN,
     SEQUENCE,
     SEQUENCE_PLAN,
     WIDTH,
@@ -40,10 +39,19 @@ def two_blocks(stage: Stage, plan: dict[str, Any] | None = None, **policy: Any) 
 
 
 def share(stage: Stage, batch: Tensor, grid: bool) -> Tensor:
-    """Take what this rank sees of a batch."""
-    if grid and stage.grid is not None:
-        return stage.share(batch, 2, stage.grid.get_local_rank("dp"))
-    return stage.share(batch)
+    """Take what this rank sees of a batch; over a grid, its sequence is cut, too."""
+    if not grid or stage.grid is None:
+        return stage.share(batch)
+    return stage.share(stage.share(batch, stage.grid["dp"]), stage.grid["tp"], tensor_dim=1)
+
+
+def loss_of(stage: Stage, out: Tensor, grid: bool) -> Tensor:
+    """Make a loss whose gradient is that of the mean over the whole batch.
+
+    The ranks of data parallelism average their gradients; those that share a sequence add them.
+    """
+    parts = 2 if grid and stage.on_ranks else 1
+    return out.square().mean() / parts
 
 
 def _train(
@@ -55,7 +63,7 @@ def _train(
     found = {}
     for at in range(3):
         x = share(stage, torch.randn(BATCH, SEQUENCE, WIDTH), plan is not None)
-        model(x).square().mean().backward()
+        loss_of(stage, model(x), plan is not None).backward()
         found[f"norm {at}"] = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         steps.step()
         steps.zero_grad()
@@ -82,22 +90,9 @@ def _low_precision(stage: Stage) -> Results:
     return dict(model.named_parameters())
 
 
-def _sequence_parallel(stage: Stage) -> Results:
-    model = nn.Sequential(Block())
-    x = torch.randn(BATCH, SEQUENCE, WIDTH)
-    if stage.on_ranks:
-        assert stage.grid is not None
-        stage.parallelize(model[0], SEQUENCE_PLAN, mesh=stage.grid["tp"])
-        fully_shard(model, mesh=stage.grid["dp"])
-        x = share(stage, x, True).chunk(2, 1)[stage.grid.get_local_rank("tp")]
-    out = model(x)
-    out.square().sum().backward()
-    return dict(model.named_parameters())
-
-
 def _arithmetic(stage: Stage) -> Results:
     """What a training loop does to parameters of FSDP over tensor parallelism by hand."""
-    model = two_blocks(stage, BLOCK_PLAN)
+    model = two_blocks(stage, SEQUENCE_PLAN)
     found: dict[str, Any] = {}
     with torch.no_grad():
         average = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -120,11 +115,10 @@ PROGRAMS = [
     Program("fsdp-adam-fused", partial(_train, "Adam", None, {"fused": True})),
     Program("fsdp-accumulation", _accumulate),
     Program("fsdp-mixed-precision", _low_precision, tolerance=1e-2),
-    Program("fsdp-tp-adamw", partial(_train, "AdamW", BLOCK_PLAN, {})),
-    Program("fsdp-tp-adamw-loop", partial(_train, "AdamW", BLOCK_PLAN, {"foreach": False})),
-    Program("fsdp-tp-sgd-momentum", partial(_train, "SGD", BLOCK_PLAN, {"momentum": 0.9})),
-    Program("fsdp-tp-adafactor", partial(_train, "Adafactor", BLOCK_PLAN, {})),
-    Program("fsdp-tp-muon", partial(_train, "Muon", BLOCK_PLAN, {}), tolerance=5e-2),
-    Program("fsdp-tp-sequence-parallel", _sequence_parallel),
+    Program("fsdp-tp-adamw", partial(_train, "AdamW", SEQUENCE_PLAN, {})),
+    Program("fsdp-tp-adamw-loop", partial(_train, "AdamW", SEQUENCE_PLAN, {"foreach": False})),
+    Program("fsdp-tp-sgd-momentum", partial(_train, "SGD", SEQUENCE_PLAN, {"momentum": 0.9})),
+    Program("fsdp-tp-adafactor", partial(_train, "Adafactor", SEQUENCE_PLAN, {})),
+    Program("fsdp-tp-muon", partial(_train, "Muon", SEQUENCE_PLAN, {}), tolerance=5e-2),
     Program("fsdp-tp-arithmetic", _arithmetic),
 ]

@@ -131,9 +131,9 @@ def _algebra(stage: Stage) -> Results:
         "gather": x.gather(1, stage.place(torch.randint(0, 6, (8, 2)), "S0")),
         "where": torch.where(x > 0, x, y),
         "clamp": x.clamp(-0.5, 0.5),
-        "flat": x.reshape(2, 4, 6).transpose(1, 2).flatten(1),
+        "flat": x.reshape(8, 2, 3).transpose(1, 2).flatten(1),
         "maximum": torch.maximum(x, y),
-        "unbound": x.unbind(1)[2],
+        "unbound": x.detach().unbind(1)[2],
         "masked": x.masked_fill(y > 0, 0.0),
     }
     total = sum(v.sum() for v in found.values() if v.requires_grad)

@@ -86,10 +86,10 @@ SEQUENCE_PLAN: dict[str, Any] = {
     "attention.q": ColwiseParallel(use_local_output=False),
     "attention.k": ColwiseParallel(use_local_output=False),
     "attention.v": ColwiseParallel(use_local_output=False),
-    "attention.out": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
+    "attention.out": RowwiseParallel(output_layouts=Shard(1)),
     "norm": SequenceParallel(),
     "up": ColwiseParallel(input_layouts=Shard(1)),
-    "down": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
+    "down": RowwiseParallel(output_layouts=Shard(1)),
 }
 
 
@@ -106,14 +106,24 @@ def tokens_and_goal() -> tuple[Tensor, Tensor]:
     )
 
 
-def _block(plan: dict[str, Any], where: str, stage: Stage) -> Results:
-    block = stage.parallelize(Block(), plan)
+def _block(stage: Stage) -> Results:
+    block = stage.parallelize(Block(), BLOCK_PLAN)
     x = torch.randn(BATCH, SEQUENCE, WIDTH, requires_grad=True)
-    if where:
-        x = stage.place(x, where)
     out = block(x)
     out.square().mean().backward()
     return {"out": out, "gradient": x.grad, **gradients(block)}
+
+
+def _sequence_parallel_block(stage: Stage) -> Results:
+    block = stage.parallelize(Block(), SEQUENCE_PLAN)
+    x = stage.share(torch.randn(BATCH, SEQUENCE, WIDTH), tensor_dim=1).requires_grad_()
+    out = block(x)
+    (out.square().sum() / (BATCH * SEQUENCE * WIDTH)).backward()
+    return {
+        "out": stage.from_share(out, "S1"),
+        "gradient": stage.from_share(x.grad, "S1"),
+        **gradients(block),
+    }
 
 
 def _language(plan: dict[str, Any], tied: bool, stage: Stage) -> Results:
@@ -244,8 +254,8 @@ COLUMNWISE_PLAN = _language_plan(
 )
 
 PROGRAMS = [
-    Program("tp-block", partial(_block, BLOCK_PLAN, "")),
-    Program("tp-block-sequence-parallel", partial(_block, SEQUENCE_PLAN, "S1")),
+    Program("tp-block", _block),
+    Program("tp-block-sequence-parallel", _sequence_parallel_block),
     Program("tp-language", partial(_language, LANGUAGE_PLAN, False)),
     Program("tp-language-columnwise-embedding", partial(_language, COLUMNWISE_PLAN, False)),
     Program("tp-tied-weights", partial(_language, LANGUAGE_PLAN, True)),
