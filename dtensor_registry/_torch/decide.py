@@ -63,6 +63,16 @@ def adopt(torch_rules: bool) -> None:
     _adopting = torch_rules
 
 
+def filters_choices(strategy_info: _SingleDimStrategyInfo) -> bool:
+    """Say whether torch takes out choices for the whole mesh that its rows for one mesh dim allow.
+
+    Such a rule is right under torch's own expansion only: the mean of uneven pieces is an example.
+
+    Source: `full_mesh_strategy_filter` of `register_single_dim_strategy`, torch 2.14 and later.
+    """
+    return getattr(strategy_info, "full_mesh_strategy_filter", None) is not None
+
+
 def expand(
     mesh: DeviceMesh, op_schema: OpSchema, strategy_info: _SingleDimStrategyInfo, output_meta: Any
 ) -> Expanded:
@@ -75,7 +85,7 @@ def expand(
     given = strategy_info.func
     if isinstance(given, InstalledRule):
         rule: InstalledRule | TorchRule = given
-    elif _adopting:
+    elif _adopting and not filters_choices(strategy_info):
         rule = torch_rule(given, strategy_info.allow_uneven_sharding)
     else:
         return TORCH_EXPAND(mesh, op_schema, strategy_info, output_meta)

@@ -18,6 +18,7 @@ from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.audit import audit
 from dtensor_registry._torch.auditing.rows import AuditRow
 from dtensor_registry._torch.corrected import CorrectedRule
+from dtensor_registry._torch.decide import filters_choices
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
 from dtensor_registry._torch.explaining.asked_call import AskedCall, told_by
 from dtensor_registry._torch.explaining.providers import is_composite
@@ -131,7 +132,8 @@ def _decider(
         if not isinstance(rule, CorrectedRule) and not isinstance(found[1].rule, AmendedTorch):
             return "rule", None  # a function for the whole mesh
     info = propagator().op_single_dim_strategy_funcs.get(op)
-    if info is not None and any(layer.adopts for layer in LOAN.uncovered):
+    adopting = any(layer.adopts for layer in LOAN.uncovered)
+    if info is not None and adopting and not filters_choices(info):
         return "torch rule", torch_rule(info.func, info.allow_uneven_sharding)
     if has_rule(op):
         return "torch", None
