@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from dtensor_registry.placements import REPLICATE, Partial, Placements, Shard, StridedShard
@@ -56,6 +57,14 @@ class PlacedTensor:
             if isinstance(placement, Partial)
             and (placement.native is not None or placement.reduce_op not in linear)
         )
+
+    def ranks(self, *mesh_dims: int) -> int:
+        """Count the ranks of some mesh dims.
+
+        >>> PlacedTensor((4,), None, (REPLICATE,) * 3, (2, 4, 8)).ranks(0, 2)
+        16
+        """
+        return prod(self.mesh_shape[mesh_dim] for mesh_dim in mesh_dims)
 
     def piece_sizes(self, tensor_dim: int) -> frozenset[int]:
         """Give the sizes that ranks have of one dim.

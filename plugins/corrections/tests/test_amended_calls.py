@@ -168,6 +168,10 @@ WRONG = {
     "largest norm of a pending maximum": Example(
         of(lambda x: torch.linalg.vector_norm(x, float("inf")), Partial("max"), 5, 5), 1
     ),
+    "fill_ of a pending sum": Example(of(lambda x: x.fill_(8), Partial(), 4, 5), 0),
+    "fill_ of a pending sum with another value": Example(
+        of(lambda x: x.fill_(8).fill_(3.5), Partial(), 4, 5), 0
+    ),
     "irfft of a pending minimum": Example(of(torch.fft.irfft, Partial("min"), 4, 5), 1),
 }
 
@@ -193,6 +197,9 @@ RIGHT: dict[str, Program] = {
     "amax along another dim": of(lambda x: x.amax(1), Shard(0), 3, 16),
     "argmax of a pending maximum": of(torch.argmax, Partial("max"), 3, 16),
     "euclidean norm of an empty piece": of(torch.linalg.vector_norm, Shard(0), 3, 16),
+    "fill_ of a pending average": of(lambda x: x.fill_(8), Partial("avg"), 4, 5),
+    "fill_ of a pending maximum": of(lambda x: x.fill_(8), Partial("max"), 4, 5),
+    "fill_ of a cut tensor": of(lambda x: x.fill_(8).fill_(3), Shard(0), 4, 5),
     "rfft of a pending sum": of(torch.fft.rfft, Partial(), 4, 5),
 }
 
@@ -248,6 +255,17 @@ def test_a_sum_is_not_added_to_a_pending_one(
     registry(CORRECTIONS)
     with pytest.raises(RefusedCallError, match=r"index_add_.*pending reduction"):
         index_add(Partial("avg"), Partial("avg"))(place)
+
+
+def test_ranks_do_not_share_an_integer_that_they_do_not_divide(
+    simulated_mesh: SimulatedMesh, registry: Registry
+) -> None:
+    mesh = simulated_mesh(4)
+    registry(CORRECTIONS)
+    x = DTensor.from_local(torch.ones(3, dtype=torch.int64), mesh, [Partial()], run_check=False)
+    assert_equal([x.fill_(8)], [torch.full((3,), 8)])
+    with pytest.raises(RefusedCallError, match="4 ranks cannot share an integer"):
+        x.fill_(7)
 
 
 def whole(tensor: torch.Tensor, _: Any) -> torch.Tensor:

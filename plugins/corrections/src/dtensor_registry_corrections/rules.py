@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dtensor_registry import SingleDimStrategy
 from dtensor_registry_corrections.convolution import CONVOLUTIONS
+from dtensor_registry_corrections.fills import FILLS
 from dtensor_registry_corrections.indexing import INDEXING
 from dtensor_registry_corrections.losses import MEANS
 from dtensor_registry_corrections.operators import OPERATORS
@@ -19,6 +20,7 @@ from dtensor_registry_corrections.rows import WITHOUT_WRONG_ROWS
 
 STRATEGIES: tuple[SingleDimStrategy, ...] = (
     *CONVOLUTIONS,
+    *FILLS,
     *INDEXING,
     *MEANS,
     *OPERATORS,
