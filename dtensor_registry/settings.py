@@ -37,6 +37,7 @@ from pydantic_settings import (
 )
 
 from dtensor_registry.errors import SettingsError
+from dtensor_registry.rules.strategy import MAX_ROWS
 from dtensor_registry.setting_mistakes import (
     PREFIX,
     PYPROJECT,
@@ -62,10 +63,6 @@ TORCH = "torch"
 """In `order`: what torch itself has a rule or a handler for, read as if it were a plugin."""
 DEFAULT_ORDER = (EVERYBODY_ELSE, "corrections", TORCH, "pointwise", "matrix", "structure")
 """A vendor's rules, torch's proven faults mended, torch itself, then rules that fill its gaps."""
-
-
-MAX_ROWS = 100_000
-"""Rows that a rule may give for one call, by default: thousands of times what a rule needs."""
 
 
 def _named(value: str) -> str:

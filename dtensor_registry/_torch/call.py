@@ -21,8 +21,8 @@ from dtensor_registry._torch.prices import (
     torch_plans_otherwise,
 )
 from dtensor_registry._torch.schema import Argument, OpFacts, facts, input_names
-from dtensor_registry.expansion import Problem, TensorInput
-from dtensor_registry.placements import Placement, ShardingPlaceholder
+from dtensor_registry.expansion import Problem, Row, TensorInput
+from dtensor_registry.placements import Placement, Shard, ShardingPlaceholder, StridedShard
 
 Specs = tuple[tuple[DTensorSpec, ...], ...]
 """For each tensor input in row order, the specs that it may come with."""
@@ -143,6 +143,9 @@ def read_call(
     rows, num_outputs, grouped = filled_rows(rule, op_schema, inputs, known.tensor_outputs, masked)
     if num_outputs != len(metas) and not (listed and num_outputs == 1):
         return f"rows have {num_outputs} outputs, this call gives {len(metas)} tensors"
+    misplaced = _misplaced(rows, metas[:num_outputs])
+    if misplaced is not None:
+        return misplaced
     problem = Problem(
         topology_of(mesh),
         rows,
@@ -154,6 +157,23 @@ def read_call(
         grouped=grouped,
     )
     return Call(op, mesh, specs, metas, listed, problem)
+
+
+def _misplaced(rows: Sequence[Row], metas: Sequence[TensorMeta | None]) -> str | None:
+    """Say which output a row leaves without a placement, or shards on a dim that is not there."""
+    for output, meta in enumerate(metas):
+        if meta is None:
+            continue
+        dims = len(meta.shape)
+        for row in rows:
+            entry = row[output]
+            if entry is None:
+                return (
+                    f"output {output} is a tensor in this call, but a row has no placement for it"
+                )
+            if isinstance(entry, (Shard, StridedShard)) and entry.tensor_dim >= dims:
+                return f"output {output} has {entry} in a row, but is a {dims}-dim tensor"
+    return None
 
 
 def _ties(known: OpFacts, declared: Sequence[tuple[str, Argument]]) -> tuple[tuple[int, int], ...]:

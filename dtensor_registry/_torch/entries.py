@@ -23,10 +23,22 @@ from dtensor_registry.errors import InvalidContributionError, MisfitError, Notat
 from dtensor_registry.resolution import Resolution
 from dtensor_registry.rules import Amended, Rule, Without
 from dtensor_registry.rules.signature import Signature, bind
+from dtensor_registry.rules.strategy import MAX_ROWS
 
 
-def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Resolution) -> Entry:
+def single_dim_entry(
+    op: OpOverload,
+    contribution: Contribution,
+    resolution: Resolution,
+    max_rows: int = MAX_ROWS,
+) -> Entry:
     """Make the entry of one op from the contribution that won it.
+
+    Args:
+        op: the op.
+        contribution: its rule.
+        resolution: who has the rules that this one may refer to.
+        max_rows: rows that it may give for one call.
 
     Raises:
         MisfitError: if the rule does not fit the op, torch runs the op through a handler that
@@ -61,6 +73,7 @@ def single_dim_entry(op: OpOverload, contribution: Contribution, resolution: Res
         allow_empty_pieces=strategy.allow_empty_pieces,
         random=strategy.random,
         local_arguments=strategy.local_arguments,
+        max_rows=max_rows,
     )
     info = _SingleDimStrategyInfo(
         rule,

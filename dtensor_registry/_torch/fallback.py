@@ -88,6 +88,7 @@ class FallbackPolicy:
             fallback.origin,
             fallback=fallback.strategy.name,
             max_bytes=self.settings.fallback.max_bytes,
+            max_rows=self.settings.max_rows,
         )
         info = _SingleDimStrategyInfo(rule)
         known = facts(op)

@@ -42,6 +42,7 @@ from dtensor_registry._torch.program import Registered
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import runtime_schema_info
 from dtensor_registry._torch.tables import ABSENT, HANDLERS, LEDGER, Cell, has_rule
+from dtensor_registry.discovery.load import refuse_beside_loading
 from dtensor_registry.errors import InstallError, OverwrittenEntryError
 from dtensor_registry.settings import LinkSettings
 
@@ -199,9 +200,10 @@ class Loan:
         """Put a layer in force.
 
         Raises:
-            InstallError: inside a dispatch of this thread.
+            InstallError: inside a dispatch of this thread, or while another loads a plugin.
         """
         self.refuse_in_dispatch(f"add {layer.name}")
+        refuse_beside_loading()
         self._tell_compiled(layer)
         try:
             with self.lock, Interrupts():

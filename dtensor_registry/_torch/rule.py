@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from torch._ops import OpOverload
+from torch.distributed.tensor.placement_types import _MaskPartial
 
 from dtensor_registry._torch.convert import row_from_rule, row_to_torch
 from dtensor_registry._torch.schema import facts
@@ -16,7 +18,11 @@ from dtensor_registry.errors import RuleError
 from dtensor_registry.expansion import Grouped, grouped_dims
 from dtensor_registry.placements import Placement, Shard, ShardingPlaceholder, StridedShard
 from dtensor_registry.rules import Rule, tensor_inputs
+from dtensor_registry.rules.strategy import MAX_ROWS
 from dtensor_registry.verification import static
+
+_SHOWN = 100
+"""Entries of a row that a message shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +42,7 @@ class InstalledRule:
         allow_empty_pieces: see `SingleDimStrategy`.
         local_arguments: likewise.
         random: likewise.
+        max_rows: rows that it may give for one call.
     """
 
     rule: Rule
@@ -46,6 +53,7 @@ class InstalledRule:
     allow_empty_pieces: bool = True
     local_arguments: Any = None
     random: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None
+    max_rows: int = MAX_ROWS
 
     def __call__(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -62,19 +70,35 @@ class InstalledRule:
         Raises:
             RuleError: if the rule raises, or returns something that is no set of rows.
         """
-        try:
-            returned = self.rule(op, args, dict(kwargs))
-        except (Exception, SystemExit) as error:
-            raise self._wrong(op, f"it raised {type(error).__name__}: {error}") from error
-        if not isinstance(returned, Sequence) or isinstance(returned, str):
-            raise self._wrong(op, f"it returned a {type(returned).__name__}, not a list of rows")
+        rows = self._asked(op, args, kwargs)
         ranks = [len(tensor.shape) for tensor in tensor_inputs(args, kwargs)]
-        outputs = self._outputs(op, returned, len(ranks))
-        for row in returned:
-            problem = static.problem(row, outputs, ranks)
+        outputs = self._outputs(op, rows, len(ranks))
+        read: list[tuple[Placement | ShardingPlaceholder | None, ...]] = []
+        for row in rows:
+            try:
+                problem = static.problem(row, outputs, ranks) or _lone_mask(row, outputs)
+                if problem is None:
+                    read.append(row_from_rule(row))
+            except Exception as error:  # an entry may be anything, with code of its own
+                problem = f"reading a row raised {_said(error)}"
             if problem is not None:
                 raise self._wrong(op, problem, row)
-        return [row_from_rule(row) for row in returned]
+        return read
+
+    def _asked(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """Take down what the rule answers, once and up to a bound: it may have no end."""
+        try:
+            returned = self.rule(op, args, dict(kwargs))
+            is_list = isinstance(returned, Sequence) and not isinstance(returned, (str, bytes))
+            rows = [_taken(row) for row in islice(returned, self.max_rows + 1)] if is_list else []
+        except (Exception, SystemExit) as error:
+            raise self._wrong(op, f"it raised {_said(error)}") from error
+        if not is_list:
+            raise self._wrong(op, f"it returned a {type(returned).__name__}, not a list of rows")
+        if len(rows) > self.max_rows:
+            problem = f"it returned more than {self.max_rows} rows, which is setting 'max_rows'"
+            raise self._wrong(op, problem)
+        return rows
 
     def draws(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Say whether a call draws random numbers.
@@ -87,7 +111,7 @@ class InstalledRule:
         try:
             return bool(self.random(args, dict(kwargs)))
         except Exception as error:
-            problem = f"its random() raised {type(error).__name__}: {error}"
+            problem = f"its random() raised {_said(error)}"
             raise self._wrong(op, problem) from error
 
     def _outputs(self, op: OpOverload, rows: Sequence[Any], inputs: int) -> int:
@@ -109,10 +133,40 @@ def _shards(row: Sequence[Placement | ShardingPlaceholder | None], dim: Grouped)
     return isinstance(entry, (Shard, StridedShard)) and entry.tensor_dim == dim.tensor_dim
 
 
+def _taken(row: Any) -> Any:
+    """Copy a row out of a list of the rule's own kind."""
+    if type(row) in (list, tuple) or not isinstance(row, (list, tuple)):
+        return row
+    return list(islice(row, MAX_ROWS))
+
+
+def _lone_mask(row: Sequence[Any], outputs: int) -> str | None:
+    """Say that an output waits for a mask which moving an input would make, and none does."""
+    for at, entry in enumerate(row[:outputs]):
+        if isinstance(entry, _MaskPartial) and not any(entry is other for other in row[outputs:]):
+            return (
+                f"output {at} has {entry}, whose mask is made when an input is moved to the very"
+                " same object; no input has it"
+            )
+    return None
+
+
+def _said(error: BaseException) -> str:
+    """Show an error of other people's code, whose own text may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
 def _show(row: Any) -> str:
-    if not isinstance(row, (list, tuple)):
-        return repr(row)
-    return f"[{', '.join(entry if isinstance(entry, str) else str(entry) for entry in row)}]"
+    try:
+        if not isinstance(row, (list, tuple)):
+            return repr(row)
+        shown = [entry if isinstance(entry, str) else str(entry) for entry in row[:_SHOWN]]
+    except Exception:
+        return f"a {type(row).__name__} that cannot be shown"
+    return f"[{', '.join(shown)}{', ...' if len(row) > _SHOWN else ''}]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -293,6 +293,7 @@ SURFACE = (
         ("self", "op_schema"),
     ),
     PrivateName(f"{_TENSOR}.placement_types", "Shard._to_partial_tensor", since="2.14.1"),
+    PrivateName(f"{_TENSOR}.placement_types", "_MaskPartial"),
     PrivateName(f"{_TENSOR}.placement_types", "_StridedShard", ("dim", "split_factor")),
     PrivateName("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack"),
 )

@@ -65,7 +65,9 @@ class Winners:
             if op is None or verdict.winner is None:
                 continue
             try:
-                entries[op] = single_dim_entry(op, verdict.winner, self.resolution)
+                entries[op] = single_dim_entry(
+                    op, verdict.winner, self.resolution, self._settings.max_rows
+                )
             except MisfitError as error:
                 self._misfits[error.op, error.plugin] = error
         return entries
@@ -130,7 +132,9 @@ class Winners:
                 self._lost.add(op)
                 return None
             try:
-                return single_dim_entry(op, verdict.winner, self.resolution)
+                return single_dim_entry(
+                    op, verdict.winner, self.resolution, self._settings.max_rows
+                )
             except MisfitError as error:
                 if self._is_strict(error):
                     raise

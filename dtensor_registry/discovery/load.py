@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from contextvars import ContextVar
+from threading import get_ident
 from typing import Any, TypeAlias
 
 import importlib_metadata
@@ -40,7 +41,8 @@ Watch: TypeAlias = Callable[[], Callable[[], str | None]]
 """Called before a plugin is loaded; what it returns, called after, undoes what the plugin did to
 the process by itself, and says what that was."""
 
-_loading: ContextVar[str | None] = ContextVar("loading", default=None)
+_loading: dict[int, str] = {}
+"""The plugin that each thread is loading."""
 
 
 def load(
@@ -89,23 +91,48 @@ def refuse_nested() -> None:
     Raises:
         InstallError: naming the plugin.
     """
-    plugin = _loading.get()
+    plugin = _loading.get(get_ident())
     if plugin is not None:
         raise InstallError(
             f"plugin {plugin!r} looks for plugins, or installs, while it is loaded itself.\n"
             "  A plugin gives strategies through its hooks; to install is the program's business."
         )
+    refuse_beside_loading()
+
+
+def refuse_beside_loading() -> None:
+    """Refuse to wait for another thread that is loading a plugin: the plugin may wait for us.
+
+    Raises:
+        InstallError: naming the plugin.
+    """
+    others = [plugin for thread, plugin in list(_loading.items()) if thread != get_ident()]
+    if others:
+        raise InstallError(
+            f"plugin {others[0]!r} is being loaded by another thread, which may be waiting for"
+            " this one.\n  A plugin must not install from a thread of its own; the program"
+            " installs in one thread, before it starts others."
+        )
+
+
+def _forget_other_threads() -> None:
+    """In a forked process there is the thread that forked, and no other."""
+    for thread in set(_loading) - {get_ident()}:
+        del _loading[thread]
+
+
+os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 @contextmanager
 def _alone(plugin: Plugin) -> Iterator[None]:
     """Keep what a plugin prints out of our own output, and it from loading plugins itself."""
-    token = _loading.set(plugin.name)
+    _loading[get_ident()] = plugin.name
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        _loading.reset(token)
+        _loading.pop(get_ident(), None)
 
 
 def _collect(

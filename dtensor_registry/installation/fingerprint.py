@@ -11,6 +11,7 @@ import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import importlib_metadata
@@ -110,7 +111,7 @@ def _local(rule: Any) -> str:
             if name in function.__globals__
         }
     files = sorted({f.__code__.co_filename for f in _functions_in(rule, frozenset())})
-    data = {name: value for name, value in read.items() if _is_data(value)}
+    data = {name: value for name, value in read.items() if _can_be_compared(value)}
     passed_over = [
         name
         for name, value in read.items()
@@ -143,7 +144,7 @@ def _functions_in(value: Any, above: frozenset[int]) -> Iterator[types.FunctionT
     elif isinstance(value, functools.partial):
         yield from _functions_in(value.func, above)
     elif isinstance(value, (tuple, list)):
-        for item in value:
+        for item in _items(value):
             yield from _functions_in(item, above)
     elif isinstance(inspect.getattr_static(type(value), "__call__", None), types.FunctionType):
         yield from _functions_in(type(value).__call__, above)
@@ -155,18 +156,37 @@ def _names_in(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names_in, inner))
 
 
+def _items(value: Any) -> Iterator[Any]:
+    """Go through a container by Python's own code: that of a subclass may have no end."""
+    kind = next(kind for kind in (tuple, list, set, frozenset) if isinstance(value, kind))
+    items: Iterator[Any] = kind.__iter__(value)
+    return items
+
+
+def _can_be_compared(value: Any) -> bool:
+    """Say whether a value is data; one that contains itself, or lies too deep, is none."""
+    try:
+        return _is_data(value)
+    except RecursionError:
+        return False
+
+
 def _is_data(value: Any) -> bool:
     """Say whether a value is made of numbers, text and containers, as other processes have them."""
-    if isinstance(value, Mapping):
-        return all(_is_data(part) for pair in value.items() for part in pair)
+    if isinstance(value, dict):
+        return all(_is_data(part) for pair in dict.items(value) for part in pair)
     if isinstance(value, (tuple, list, set, frozenset)):
-        return all(map(_is_data, value))
+        return all(map(_is_data, _items(value)))
     return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
 
 
 def of_fallbacks(settings: Settings, fallbacks: Iterable[Fallback]) -> Fingerprint:
     """Take down fallbacks that a context puts in force."""
     return Fingerprint((*_ground(), *_settings(settings), *_fallbacks(fallbacks, Hashes())))
+
+
+MAX_PARTS = 100_000
+"""Parts of a rule that are hashed; data beyond them is not compared between ranks."""
 
 
 def digest_of(rule: Any) -> str:
@@ -178,7 +198,7 @@ def digest_of(rule: Any) -> str:
     >>> digest_of(rows) == digest_of(lambda op, args, kwargs: [1])
     False
     """
-    return _short("\n".join(_describe(rule, frozenset())))
+    return _short("\n".join(islice(_describe(rule, frozenset()), MAX_PARTS)))
 
 
 def _ground() -> Iterator[tuple[str, str]]:
@@ -282,10 +302,10 @@ def _describe(value: Any, above: frozenset[int]) -> Iterator[str]:
     elif isinstance(value, functools.partial):
         yield from _describe((value.func, value.args, value.keywords), above)
     elif isinstance(value, (tuple, list)):
-        for item in value:
+        for item in _items(value):
             yield from _describe(item, above)
     elif isinstance(value, (set, frozenset)):
-        yield from sorted("\n".join(_describe(item, above)) for item in value)
+        yield from sorted("\n".join(_describe(item, above)) for item in _items(value))
     elif isinstance(value, Mapping):
         yield from sorted("\n".join(_describe(pair, above)) for pair in value.items())
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -303,8 +323,13 @@ def _describe_object(value: Any, above: frozenset[int]) -> Iterator[str]:
     call = inspect.getattr_static(type(value), "__call__", None)
     if isinstance(call, types.FunctionType) and not type(value).__module__.startswith("torch"):
         yield from _describe((call, vars(value) if hasattr(value, "__dict__") else ()), above)
-    elif " at 0x" not in repr(value):
-        yield repr(value)
+    else:
+        try:
+            shown = repr(value)
+        except Exception:  # code of the rule's author; the type is all that is known
+            return
+        if " at 0x" not in shown:
+            yield shown
 
 
 def _is_filled(cell: types.CellType) -> bool:

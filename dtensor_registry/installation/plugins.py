@@ -21,6 +21,7 @@ from dtensor_registry._torch.trespass import watch
 from dtensor_registry._torch.unknown_ops import unknown_ops
 from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Discovery, PluginWarning, discover
+from dtensor_registry.discovery.load import refuse_nested
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.explanation import Explanation
 from dtensor_registry.installation import ranks
@@ -249,7 +250,7 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
         ConflictingStrategiesError: if two plugins of equal rank claim an op.
         RequiredPluginError: if a required distribution is missing.
         UnsupportedTorchError: if this torch lacks private names that the host needs.
-        InstallError: inside a dispatch.
+        InstallError: inside a dispatch, or while another thread loads a plugin.
         MisfitError: if a rule does not fit an op that its own author defines, or does not fit
             and the settings require or pin it; any other that does not fit is left out with a
             `PluginWarning`.
@@ -267,6 +268,7 @@ def install(settings: Settings | None = None, **overrides: Any) -> Installation:
             "  Write:  install(read_settings(...))  with all of them, or pass them by name alone"
         )
     chosen = settings if settings is not None else read_settings(**overrides)
+    refuse_nested()  # before the lock, which the thread that loads a plugin holds
     with LOAN.lock, _uncollected():
         held = _held(chosen) or Installation(chosen, discover(chosen, watch))
         if not held.active:
@@ -282,6 +284,7 @@ def install_for_a_moment(settings: Settings) -> Installation:
     Raises:
         BrokenPluginsError: as `install`, for whatever keeps the plugins from being used.
     """
+    refuse_nested()
     with LOAN.lock, _uncollected():
         return _put_in_force(Installation(settings, discover(settings, watch), momentary=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from dtensor_registry.errors import InvalidContributionError
@@ -14,7 +15,7 @@ from dtensor_registry.placements import (
     show_placements,
 )
 from dtensor_registry.rules.signature import Entry, RuleOf, Signature, bind, seated, seats
-from dtensor_registry.rules.strategy import Rule
+from dtensor_registry.rules.strategy import MAX_ROWS, Rule
 
 OUT = "out"
 """The name under which a row speaks of outputs."""
@@ -139,12 +140,12 @@ class Rows:
 
     def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Return the rows for one call."""
-        found: list[Any] = []
+        found: dict[Any, Any] = {}
         for part in self.parts:
-            for listed in part(op, args, kwargs):
-                if listed not in found:
-                    found.append(listed)
-        return found
+            # One row too many is found by whoever asked; a part may have no end.
+            for listed in islice(part(op, args, kwargs), MAX_ROWS + 1):
+                found.setdefault(tuple(listed), listed)
+        return list(found.values())
 
     def bound(self, signature: Signature, rule_of: RuleOf) -> Rows:
         """Bind each part to an op.

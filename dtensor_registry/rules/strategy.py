@@ -14,6 +14,9 @@ from dtensor_registry.errors import InvalidContributionError
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
+MAX_ROWS = 100_000
+"""Rows that a rule may give for one call, by default: thousands of times what a rule needs."""
+
 Rule: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any]], Sequence[Sequence[Any]]]
 """`rule(op, args, kwargs) -> rows`, with tensors given as metadata.
 
