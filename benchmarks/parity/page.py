@@ -68,7 +68,7 @@ def _counts(run: Mapping[str, Any]) -> str:
     counts = [sum(each["verdict"] == verdict for each in found) for verdict in VERDICTS]
     kinds = {kind: sum(each["kind"] == kind for each in found) for kind in ("call", "program")}
     ran = ", ".join(f"{count} {kind}s" for kind, count in kinds.items() if count)
-    share = "" if run["every"] == 1 else f" (of every {run['every']}th)"
+    share = "" if run["every"] == 1 else f" (one in {run['every']})"
     refused = sum(
         each["verdict"] == "same" and each["ways"]["bare"]["outcome"] != "right" for each in found
     )
@@ -80,7 +80,7 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for version, each in rows:
         name = each["name"].split("/")[0]
-        bare, ours = each["ways"]["bare"], _worst(each["ways"])
+        bare, ours = each["ways"]["bare"], _telling(each)
         group = (f"{each['kind']} `{name}`", _brief(bare, ours), _brief(ours, bare))
         groups.setdefault(group, []).append((version, each["name"]))
     yield "| what | bare torch | with the registry | on torch | why |"
@@ -93,10 +93,12 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
         yield f"| {what}{count} | {bare} | {ours} | {versions} | {_reason(first)} |"
 
 
-def _worst(ways: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _telling(each: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Pick the way that a verdict is about: the best where it is better, else the worst."""
     order = ("right", "refused", "hang", "wrong")
-    ours = [seen for way, seen in ways.items() if way != "bare"]
-    return max(ours, key=lambda seen: (order.index(seen["outcome"]), seen["bytes"]))
+    ours = [seen for way, seen in each["ways"].items() if way != "bare"]
+    pick = min if each["verdict"] == "better" else max
+    return pick(ours, key=lambda seen: (order.index(seen["outcome"]), seen["bytes"]))
 
 
 def _brief(seen: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -72,7 +72,12 @@ class Pool:
             with contextlib.suppress(BrokenPipeError):  # it has died; it will give no answer
                 pipe.send(task)
         answers = self._answers(time.monotonic() + seconds)
+        silent = [at for at in range(len(self._ranks)) if at not in answers]
+        for at in silent:
+            self._ranks[at][0].join(0.5)  # one that has died may take a moment to end
         result = merge(answers, [process.exitcode for process, _ in self._ranks])
+        if silent:
+            result["told"] += f"; rank {silent[0]}: {self._last_line(silent[0])}"
         alike = len({answer["told"] for answer in answers.values()}) == 1
         if alone or len(answers) < len(self._ranks) or (result["told"] and not alike):
             self.stop()  # what failed in other places may leave ranks out of step
@@ -110,6 +115,12 @@ class Pool:
             told = [answer["told"] for answer in ready.values()] or ["no rank answers"]
             self.stop()
             raise RuntimeError(f"{self.kind} {self.way}: the ranks do not come up: {told[0]}")
+
+    def _last_line(self, rank: int) -> str:
+        """Give the last line that a rank has written."""
+        assert self._folder is not None
+        text = (Path(self._folder.name) / f"rank-{rank}.txt").read_text(errors="replace")
+        return (text.strip().splitlines() or ["it has written nothing"])[-1][:200]
 
     def stop(self) -> None:
         """End the ranks, and whatever they have started."""

@@ -66,18 +66,21 @@ def run_program(program: Program, stage: Stage, truth: Path) -> dict[str, Any]:
 def run_call(call: Any, stage: Stage) -> dict[str, Any]:
     """Make a call on DTensors, forward and backward, and compare it with the call on tensors."""
     from benchmarks.parity.calls import start_of
-    from dtensor_registry._torch.checking.dispatched import compare_call
+    from dtensor_registry._torch.checking.dispatched import Seen, compare_call
     from dtensor_registry._torch.checking.local_ranks import plainly
 
     mesh = stage.mesh if len(call.mesh) == 1 else stage.grid
     assert mesh is not None
     traffic = Traffic()
     begin = time.perf_counter()
-    with plainly():
-        wanted = call.wanted()
-    torch.manual_seed(0)
-    with traffic:
-        seen = compare_call(wanted, start_of(call), mesh, call.seed)
+    try:
+        with plainly():
+            wanted = call.wanted()
+        torch.manual_seed(0)
+        with traffic:
+            seen = compare_call(wanted, start_of(call), mesh, call.seed)
+    except Exception as error:  # of the simulation: real ranks will tell
+        seen = Seen("raised", f"outside of the call: {type(error).__name__}: {error}")
     outcome, told = seen.outcome, seen.told
     if seen.no_backward:
         outcome, told = "refused", f"backward: {seen.no_backward}"

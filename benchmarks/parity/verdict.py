@@ -109,8 +109,11 @@ class Compared:
 
     @property
     def is_odd(self) -> bool:
-        """Whether a way differs from bare torch, or is wrong as bare torch is."""
-        return self.verdict != "same" or any(s.outcome == "wrong" for s in self.seen.values())
+        """Whether a way differs from bare torch, is wrong as bare torch is, or did not run."""
+        return self.verdict != "same" or any(
+            seen.outcome in ("wrong", "hang") or seen.told.startswith("outside of the call")
+            for seen in self.seen.values()
+        )
 
     def _verdict_of(self, way: Way) -> Verdict:
         bare, ours = self.seen["bare"], self.seen[way]
