@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
+from math import nan
 from typing import Any
 
 from torch._ops import OpOverload
@@ -88,7 +89,7 @@ class InstalledRule:
     def _asked(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Take down what the rule answers, once and up to a bound: it may have no end."""
         try:
-            returned = self.rule(op, args, dict(kwargs))
+            returned = self.rule(op, _as_cached(op, args), dict(kwargs))
             is_list = isinstance(returned, Sequence) and not isinstance(returned, (str, bytes))
             rows = [_taken(row) for row in islice(returned, self.max_rows + 1)] if is_list else []
         except (Exception, SystemExit) as error:
@@ -124,6 +125,21 @@ class InstalledRule:
     def _wrong(self, op: OpOverload, problem: str, row: Any = None) -> RuleError:
         shown = None if row is None else _show(row)
         return RuleError(str(op), self.origin.plugin, str(self.origin), problem, shown)
+
+
+def _as_cached(op: OpOverload, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Hide numbers that stand where an op's schema has a tensor, as in `x + 1`.
+
+    torch makes tensors of them, and the key of its cache does not hold what these are worth. A
+    rule that saw the number would be right about it alone, and be used for all others.
+    """
+    declared = facts(op).arguments
+    return tuple(
+        nan
+        if argument.tensor and not argument.many and isinstance(value, (int, float, complex))
+        else value
+        for argument, value in zip(declared, args, strict=False)
+    )
 
 
 def _shards(row: Sequence[Placement | ShardingPlaceholder | None], dim: Grouped) -> bool:

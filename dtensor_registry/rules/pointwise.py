@@ -54,7 +54,8 @@ class Pointwise:
     - A dim of size 1 is cut like any other if all inputs that have it have size 1.
     - A group passes `P(sum)` only if each of its arguments is a tensor, or the number 0: any
       other number is the same on every rank, so it would be added once per rank. `x + 1`
-      reaches an op as `add.Tensor` with a number at the second tensor's place.
+      reaches an op as `add.Tensor` with a number at the second tensor's place; the host gives it
+      as nan, since torch's cache does not tell such numbers apart.
     - bool tensors pass no sum or average: a sum of bools is a logical or. Integer tensors pass
       no `P(avg)`: an integer average is rounded.
     - Complex tensors have no maximum, and integers and bools none in an op that wraps around, nor

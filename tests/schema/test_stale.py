@@ -97,3 +97,14 @@ def test_numbers_that_are_equal_and_of_another_type_are_other_calls() -> None:
     assert dtypes == [torch.int64, torch.float32, torch.int64, torch.float32, torch.int64]
     assert [args for args, _ in asked] == [(2,), (2.0,), (True,)]
     assert [type(args[0]) for args, _ in asked] == [int, float, bool]
+
+
+def test_a_number_in_a_tensors_place_decides_nothing_since_torch_caches_without_it() -> None:
+    def only_zero(op: Any, args: Any, kwargs: Any) -> Any:
+        return [[dr.Partial("sum"), dr.Partial("sum")]] if args[1] == 0 else []
+
+    with local_ranks(2) as mesh, dr.register_single_dim_strategy("aten.add.Tensor")(only_zero):
+        x = on_mesh(numbers(4, 2), (P,), mesh)
+        for number in (0, 1, 0.0, 2.5):
+            found = (x + number).full_tensor().reconcile()
+            torch.testing.assert_close(found, numbers(4, 2) + number)
