@@ -181,7 +181,7 @@ def _choose(copies: list[_Copy]) -> _Copy:
     """
     readable = [copy for copy in copies if not copy.problem]
     if not readable:
-        return next(copy for copy in copies if copy.carries)
+        return next((copy for copy in copies if copy.carries), copies[0])
     place = os.path.dirname(readable[0].folder)
     return max((c for c in readable if os.path.dirname(c.folder) == place), key=_age)
 
@@ -197,7 +197,7 @@ def _declared(copy: _Copy) -> Iterator[Declared]:
     """List the plugins of one copy."""
     where = f"{copy.folder}: {copy.problem}; install it anew, or remove the folder"
     problem = where if copy.problem else ""
-    if copy.problem and not copy.entry_points:
+    if copy.problem and copy.carries and not copy.entry_points:
         yield Declared(Plugin(copy.name, copy.name, copy.version, UNREADABLE), None, problem)
     for entry in dict.fromkeys(copy.entry_points):
         plugin = Plugin(entry.name or copy.name, copy.name, copy.version, entry.value)
