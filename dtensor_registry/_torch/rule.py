@@ -150,10 +150,10 @@ def _shards(row: Sequence[Placement | ShardingPlaceholder | None], dim: Grouped)
 
 
 def _taken(row: Any) -> Any:
-    """Copy a row out of a list of the rule's own kind."""
+    """Copy a row out of a list of the rule's own kind, by Python's code: theirs may not end."""
     if type(row) in (list, tuple) or not isinstance(row, (list, tuple)):
         return row
-    return list(islice(row, MAX_ROWS))
+    return [*(list.__iter__(row) if isinstance(row, list) else tuple.__iter__(row))]
 
 
 def _lone_mask(row: Sequence[Any], outputs: int) -> str | None:
