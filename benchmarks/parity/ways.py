@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Literal, TypeAlias, get_args
 
 Way: TypeAlias = Literal["bare", "registry", "fallback"]
@@ -29,8 +30,11 @@ def enter(way: Way | Literal["uncorrected"]) -> None:
             raise RuntimeError("the registry is installed in a process of bare torch")
         return
     import dtensor_registry as dr
+    from dtensor_registry._torch.pending_values import PendingValueWarning
     from dtensor_registry.settings import FallbackSettings, Settings
 
+    # A program that is warned of wrong numbers is not silently wrong: it counts as refused.
+    warnings.filterwarnings("error", category=PendingValueWarning)
     if way == "registry":
         dr.install()
     elif way == "uncorrected":

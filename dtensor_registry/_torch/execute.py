@@ -36,7 +36,7 @@ from dtensor_registry._torch.convert import placements_from_torch
 from dtensor_registry._torch.local_arguments import with_local_arguments
 from dtensor_registry._torch.moved_views import is_marked, marked, note_move, plain
 from dtensor_registry._torch.prices import nbytes_of
-from dtensor_registry._torch.rehearsal import shape_is_changed
+from dtensor_registry._torch.rehearsal import RehearsalError, shape_is_changed
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.shard_order import (
@@ -165,9 +165,9 @@ class Executor:
         try:
             meta = propagator()._propagate_tensor_meta_non_cached(schema)
             decided = decide.decide(self.rule, strategy_schema, meta, executing=True)
-        except RegistryError:
-            raise
         except Exception as error:
+            if isinstance(error, RegistryError) and not isinstance(error, RehearsalError):
+                raise
             # Only whole results can be described once they are there.
             if self.rule.fallback is None and not isinstance(error, _SHAPE_ERRORS):
                 raise

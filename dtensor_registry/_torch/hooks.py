@@ -26,6 +26,7 @@ from dtensor_registry._torch.decompositions import is_decomposed
 from dtensor_registry._torch.execute import Executor, waits_for_shapes
 from dtensor_registry._torch.explaining.command import command_for
 from dtensor_registry._torch.moved_views import note_moves, plain_info
+from dtensor_registry._torch.pending_values import warn_pending
 from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.shard_order import (
     has_own_order,
@@ -174,6 +175,7 @@ class DispatchHooks:
         binder = self._binder
         binder.meet(info.schema)
         specs = specs_in(info.schema)
+        warn_pending(op, specs)
         if any(map(has_own_order, specs)) and not is_pieces_alone(op, specs):
             return run_in_default_order(op, args, kwargs)
         amended = binder.amended(op)

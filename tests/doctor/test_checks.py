@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed.tensor.experimental import register_sharding
 
 import dtensor_registry as dr
 from dtensor_registry._torch import compile_caches
@@ -165,22 +164,18 @@ def test_rules_overwritten_behind_our_back_fail_with_who_wrote_them(plugin: Any)
 
 def test_rules_that_torch_was_given_by_hand_warn_under_a_loan_too(plugin: Any) -> None:
     plugin("acme-rules", "aten.renorm.default")
-    infos = propagator().op_to_schema_info
-    # torch makes one itself when it takes the op apart, as other tests have it do.
-    had = {op: info for op, info in infos.items() if op is RENORM}
 
-    @register_sharding(RENORM)  # type: ignore[untyped-decorator]
-    def sharding(x: Any, *rest: Any) -> Any:
-        return []
+    def sharding(op_schema: Any) -> Any:
+        raise NotImplementedError
 
+    # torch's `register_sharding` would make it the program's own, which is obeyed.
+    propagator().op_strategy_funcs[RENORM] = sharding
     try:
         before = dr.doctor(only("acme-rules"))["other code"]
         with dr.install(only("acme-rules")):
             during = dr.doctor()["other code"]
     finally:
         del propagator().op_strategy_funcs[RENORM]
-        del infos[RENORM]
-        infos.update(had)
     assert before == during
     assert before.state == "warn"
     [told] = before.details

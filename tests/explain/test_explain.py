@@ -65,7 +65,7 @@ def test_who_decides_is_marked_where_torch_cannot_follow_the_decomposition() -> 
     with dr.install(fallback={"mode": "off"}):
         alone = dr.explain(*call, mesh=2)
     with dr.install(fallback={"mode": "warn", "before_decomposition": True}):
-        first = dr.explain("aten.aminmax", X, mesh="2x2")
+        first = dr.explain("aten.renorm", X, 2.0, 0, 1.0, mesh="2x2")
     assert (fallen.decider, alone.decider, first.decider) == ("fallback", "nobody", "fallback")
     marked = [[p.name for p in told.providers if p.decides] for told in (fallen, alone, first)]
     assert marked == [["fallback replicate"], [], ["fallback replicate"]]

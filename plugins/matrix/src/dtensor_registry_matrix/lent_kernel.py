@@ -48,6 +48,8 @@ def _lend() -> Any:
     library: Any = torch.library
     library = library.Library("aten", "IMPL")
     library.impl(_OP, _forward, "CPU")
+    # What is undefined by torch's own shapes is an empty tensor here.
+    library.impl(_OP, _forward, "Meta", allow_override=True)
     library.impl(f"{_OP}_backward", _backward, "CPU")
     return library
 
@@ -59,7 +61,7 @@ def _scores(query: Any, key: Any, bias: Any, causal: bool, scale: float | None) 
     if bias is not None:
         scores = scores + bias
     if causal:
-        kept = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        kept = torch.ones_like(scores, dtype=torch.bool).tril()
         scores = scores.masked_fill(~kept, -torch.inf)
     return scores
 
@@ -79,10 +81,10 @@ def _forward(
 
     scores = _scores(query, key, bias, causal, scale)
     sums = scores.logsumexp(-1).float()
-    state = torch.zeros((), dtype=torch.int64)
+    state = query.new_zeros((), dtype=torch.int64)
     lengths = query.shape[-2], key.shape[-2]
     # Empty tensors stand for what is undefined on a device: a row has an entry for each.
-    nothing = [torch.empty(0) for _ in range(3)]
+    nothing = [query.new_empty(0) for _ in range(3)]
     output = scores.softmax(-1) @ value
     return output, sums, *nothing[:2], *lengths, state, state.clone(), nothing[2]
 
