@@ -259,6 +259,12 @@ SURFACE = (
     ),
     PrivateName(
         f"{_TENSOR}._ops.single_dim_strategy",
+        "_SingleDimStrategyInfo",
+        attributes=("full_mesh_strategy_filter",),
+        since="2.14",
+    ),
+    PrivateName(
+        f"{_TENSOR}._ops.single_dim_strategy",
         "_resolve_foreach_elementwise_overload",
         ("foreach_op",),
     ),

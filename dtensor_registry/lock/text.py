@@ -88,14 +88,15 @@ def _read_line(line: str, ground: dict[str, str], ops: dict[str, LockedOp]) -> N
         ValueError: saying what is wrong with it.
     """
     # Trailing blanks are left out, also the one of a separator that nothing follows.
-    fields = f"{line} ".split(_BETWEEN) if line.endswith((" |", " =")) else line.split(_BETWEEN)
+    padded = line.endswith((" |", " ="))
+    fields = f"{line} ".split(_BETWEEN) if padded else line.split(_BETWEEN)
     if len(fields) == 1:
         key, equals, value = fields[0].partition(" = ")
         if not equals:
             raise ValueError("it is neither 'name = value' nor an op with its fields")
         if key in ground:
             raise ValueError(f"{key} is there twice")
-        ground[key] = _unescape(value)
+        ground[key] = _unescape(value[:-1] if padded and value else value)
         return
     if len(fields) != len(COLUMNS):
         raise ValueError(f"it has {len(fields)} fields, not {len(COLUMNS)}: {', '.join(COLUMNS)}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.testing import _internal
 
 from dtensor_registry._torch.checking import opinfo
 from dtensor_registry._torch.checking.derived import derived_calls, plain_forms
@@ -73,6 +74,8 @@ def test_without_opinfo_samples_are_made_up_and_the_note_says_why(
     monkeypatch.delitem(
         sys.modules, "torch.testing._internal.common_methods_invocations", raising=False
     )
+    # A package keeps what was imported of it as an attribute, too.
+    monkeypatch.delattr(_internal, "common_methods_invocations", raising=False)
     monkeypatch.setitem(sys.modules, "expecttest", None)
     monkeypatch.delitem(sys.modules, "torch.testing._internal.common_utils", raising=False)
     found = samples_for(aten.mul.Tensor, None, 3)
