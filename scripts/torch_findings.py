@@ -37,10 +37,11 @@ def page(report: dict[str, Any]) -> Iterator[str]:
     yield "the schema may be one that the op is not meant for: such a row counts above, and is not"
     yield "listed."
     yield ""
-    yield "Rows were judged piece by piece, by the host's expansion of that day. What programs confirm"
-    yield "is in [corrections](corrections.md), version by version. Two kinds below are not torch's"
-    yield "fault: list forms that write (bare torch is right; the host lost a tie, since mended), and"
-    yield "gradients of pending extremes (right in programs on two gloo ranks, 2.13.0 and 2.15.0)."
+    yield "Rows were judged piece by piece, by the host's expansion of that day. What programs"
+    yield "confirm is in [corrections](corrections.md), version by version. Two kinds below are not"
+    yield "torch's fault: list forms that write (bare torch is right; the host lost a tie, since"
+    yield "mended), and gradients of pending extremes (right in programs on two gloo ranks, 2.13.0"
+    yield "and 2.15.0)."
     found = [
         (finding["kind"], rule["op"], finding)
         for rule in rules

@@ -37,6 +37,9 @@ MAX_STRATEGIES = 20_000
 SLOW = 10.0
 """Seconds after which a plugin's loading is told: every rank pays them at every start."""
 
+PATIENCE = 5.0
+"""Seconds that one thread waits for another which is loading plugins."""
+
 Watch: TypeAlias = Callable[[], Callable[[], str | None]]
 """Called before a plugin is loaded; what it returns, called after, undoes what the plugin did to
 the process by itself, and says what that was."""
@@ -101,13 +104,16 @@ def refuse_nested() -> None:
 
 
 def refuse_beside_loading() -> None:
-    """Refuse to wait for another thread that is loading a plugin: the plugin may wait for us.
+    """Refuse to wait for ever for another thread that is loading a plugin, which may wait for us.
 
     Raises:
-        InstallError: naming the plugin.
+        InstallError: naming the plugin, if that takes longer than `PATIENCE`.
     """
-    others = [plugin for thread, plugin in list(_loading.items()) if thread != get_ident()]
-    if others:
+    deadline = time.monotonic() + PATIENCE
+    while others := [plugin for thread, plugin in list(_loading.items()) if thread != get_ident()]:
+        if time.monotonic() < deadline:
+            time.sleep(0.001)
+            continue
         raise InstallError(
             f"plugin {others[0]!r} is being loaded by another thread, which may be waiting for"
             " this one.\n  A plugin must not install from a thread of its own; the program"
