@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import torch
 from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
@@ -61,15 +62,22 @@ def run_in_default_order(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str
     shared = any(_shares_memory(call.declared[at][1]) for at in own)
     if shared:
         _refuse_uneven(call, own)
+    even = all(_is_even(call.specs[at]) for at in own)
     strided = shared or (
-        all(_is_even(call.specs[at]) for at in own)
-        and any(isinstance(p, _StridedShard) for spec in call.specs for p in spec.placements)
+        even
+        and (
+            _reduces_ordered_dims(op, args, [call.specs[at] for at in own])
+            or any(isinstance(p, _StridedShard) for spec in call.specs for p in spec.placements)
+        )
     )
+    way = _strided if strided else _in_default_order
+    if even and str(op).split(".")[1].endswith("_like"):
+        way = _as_if_ordered
     given: dict[int, DTensor] = {}
     for at in own:
         tensor, spec = call.tensors[at], call.specs[at]
         if id(tensor) not in given:
-            given[id(tensor)] = (_strided if strided else _in_default_order)(tensor, spec)
+            given[id(tensor)] = way(tensor, spec)
     new_args, new_kwargs = call.replaced(given.get(id(t), t) for t in call.tensors)
     results = op(*new_args, **new_kwargs)
     originals = {id(given[id(t)]): t for t in call.tensors if id(t) in given}
@@ -85,6 +93,23 @@ def refuse_own_order(op: OpOverload, specs: Sequence[DTensorSpec]) -> None:
     for at, spec in enumerate(specs):
         if has_own_order(spec) and not is_pieces_alone(op, specs):
             raise _error(op, f"tensor {at}", spec, "torch runs this op by a handler of its own")
+
+
+def _reduces_ordered_dims(
+    op: OpOverload, args: tuple[Any, ...], specs: Sequence[DTensorSpec]
+) -> bool:
+    """Say whether a call reduces every dim that has an order of its own, which then is nothing."""
+    if torch.Tag.reduction not in op.tags:
+        return False
+    names = [argument.name for argument in facts(op).arguments]
+    given = dict(zip(names, args, strict=False)).get("dim")
+    dims = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
+    return not dims or all(
+        entry.tensor_dim in [dim % len(spec.shape) for dim in dims]
+        for spec in specs
+        for entry in spec.shard_order
+        if len(entry.mesh_dims) > 1
+    )
 
 
 def _shares_memory(argument: Argument) -> bool:
@@ -114,6 +139,12 @@ def _strided(tensor: Any, spec: DTensorSpec) -> DTensor:
     )
     wanted = DTensorSpec(spec.mesh, placements, tensor_meta=spec.tensor_meta)
     return _dtensor(tensor._local_tensor, wanted)
+
+
+def _as_if_ordered(tensor: Any, spec: DTensorSpec) -> DTensor:
+    """Give a tensor of which only shape and placements count; its pieces are of one size."""
+    ordered = DTensorSpec(spec.mesh, spec.placements, tensor_meta=spec.tensor_meta)
+    return _dtensor(tensor._local_tensor, ordered)
 
 
 def _in_default_order(tensor: Any, spec: DTensorSpec) -> DTensor:
