@@ -57,7 +57,7 @@ class Pool:
         """Run a task on every rank; say what came of it on all of them.
 
         Args:
-            task: what the ranks are told.
+            task: what the ranks are to do.
             seconds: after which the task hangs.
             alone: whether the ranks run it first and last.
 

@@ -65,6 +65,20 @@ def test_what_is_written_to_keeps_its_order(compare: Callable[..., Comparison], 
     assert found["mul_ by itself"].collectives == 0
 
 
+def test_where_an_order_plays_no_part_nothing_moves(compare: Callable[..., Comparison]) -> None:
+    programs: dict[str, Program] = {
+        "sum of all": lambda x: x.sum(),
+        "sum over the dim": lambda x: x.sum(0),
+        "like it": lambda x: torch.zeros_like(x),
+    }
+    found = compare(2, 2).outcomes(programs, (torch.randn(8, 3), OWN))
+    assert {name: outcome.collectives for name, outcome in found.items()} == {
+        "sum of all": 0,
+        "sum over the dim": 0,
+        "like it": 0,
+    }
+
+
 def test_uneven_pieces_of_another_order_are_read_and_not_taken_for_strided_ones(
     compare: Callable[..., Comparison],
 ) -> None:
