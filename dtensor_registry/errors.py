@@ -78,12 +78,10 @@ class SettingsError(RegistryError, ValueError):
 class LockFileError(SettingsError):
     """A lock file cannot be read, or is no lock."""
 
-    def __init__(self, file: str, line: int | None, problem: str) -> None:
-        where = file if line is None else f"{file}, line {line}"
+    def __init__(self, file: str, problem: str) -> None:
         command = f"dtensor-registry lock {shlex.quote(file)}"
-        super().__init__(f"{where}: {problem}\n  Write it anew:  {command}", [file], ["lock"])
+        super().__init__(f"{file}: {problem}\n  Write it anew:  {command}", [file], ["lock"])
         self.file = file
-        self.line = line
         self.problem = problem
 
 

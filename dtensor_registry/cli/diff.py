@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
 from dtensor_registry.cli.screen import print_json, print_lines, without_plugin_warnings
-from dtensor_registry.lock import differences
+from dtensor_registry.lock import Difference, differences, read_lock
 from dtensor_registry.settings import read_settings
 
 NOW = "now"
 
 
-class DifferenceRow(BaseModel):
-    """One thing that is not the same, as `Difference` has it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    about: str
-    change: str
-    before: str
-    after: str
-
-
-class DiffReport(BaseModel):
+@dataclass(frozen=True, slots=True)
+class DiffReport:
     """What `diff --json` prints.
 
     Attributes:
@@ -35,11 +24,9 @@ class DiffReport(BaseModel):
         differences: versions and settings first, then op by op.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     before: str
     after: str
-    differences: tuple[DifferenceRow, ...]
+    differences: tuple[Difference, ...]
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -52,20 +39,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     settings = read_settings()
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
-    from dtensor_registry.installation.locking import current_lock, read_lock
+    from dtensor_registry.installation.locking import current_lock
 
     before = read_lock(arguments.before)
     with without_plugin_warnings():
         after = current_lock(settings) if arguments.after is None else read_lock(arguments.after)
     found = differences(before, after)
-    report = DiffReport(
-        before=str(arguments.before),
-        after=NOW if arguments.after is None else str(arguments.after),
-        differences=tuple(
-            DifferenceRow(about=d.about, change=d.change, before=d.before, after=d.after)
-            for d in found
-        ),
-    )
+    later = NOW if arguments.after is None else str(arguments.after)
+    report = DiffReport(str(arguments.before), later, found)
     if arguments.json:
         print_json(report)
     else:

@@ -4,46 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from pydantic import BaseModel, ConfigDict
 
 from dtensor_registry.cli.command import FINE, Command
 from dtensor_registry.cli.destination import check_destination, write_destination
-from dtensor_registry.cli.screen import print_json, print_lines, without_plugin_warnings
+from dtensor_registry.cli.screen import print_lines, without_plugin_warnings
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.lock import is_lock, write_lock
 from dtensor_registry.settings import read_settings
-
-if TYPE_CHECKING:
-    from dtensor_registry.lock import Lock
-
-
-class LockedOpRow(BaseModel):
-    """Who rules one op, by what, as `LockedOp` has it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    op: str
-    plugin: str
-    distribution: str
-    in_torch: bool
-    rule: str
-    rows: tuple[str, ...]
-
-
-class LockReport(BaseModel):
-    """What `lock --json` prints.
-
-    Attributes:
-        ground: versions, settings that count, plugins and fallbacks, by name.
-        ops: sorted by op.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    ground: dict[str, str]
-    ops: tuple[LockedOpRow, ...]
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -61,32 +28,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
     with without_plugin_warnings():
         lock = current_lock(settings)
+    text = write_lock(lock)
     if arguments.file is not None:
-        write_destination(arguments.file, write_lock(lock).encode())
-    if arguments.json:
-        print_json(_report(lock))
-    elif arguments.file is None:
-        print_lines(write_lock(lock).rstrip("\n"))
+        write_destination(arguments.file, text.encode())
+    if arguments.json or arguments.file is None:
+        print_lines(text.rstrip("\n"))
     else:
         print_lines(f"{arguments.file}: {len(lock.ops)} ops")
     return FINE
-
-
-def _report(lock: Lock) -> LockReport:
-    return LockReport(
-        ground=dict(lock.ground),
-        ops=tuple(
-            LockedOpRow(
-                op=op.op,
-                plugin=op.plugin,
-                distribution=op.distribution,
-                in_torch=op.in_torch,
-                rule=op.rule,
-                rows=op.rows,
-            )
-            for op in lock.ops
-        ),
-    )
 
 
 def _check(file: Path) -> None:
@@ -107,7 +56,7 @@ def _check(file: Path) -> None:
 LOCK = Command(
     name="lock",
     summary="write down who rules each op, by which rule",
-    details="Write down the resolved rules as text, one op a line: who rules it, which version,\n"
+    details="Write down the resolved rules as JSON, one op a line: who rules it, which version,\n"
     "by what, and which rows it answers for square tensors. The text is the same for the same\n"
     "packages and settings. With setting 'lock' set to the file, install() fails when they differ.",
     example="dtensor-registry lock rules.lock",

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -43,9 +43,10 @@ def print_lines(*lines: str) -> None:
     _console().print("\n".join(lines))
 
 
-def print_json(report: BaseModel) -> None:
-    """Print a report as JSON, without the fields that nobody set."""
-    _console().out(report.model_dump_json(indent=2, exclude_unset=True), highlight=False)
+def print_json(report: object) -> None:
+    """Print a report as JSON, without the fields of pydantic's models that nobody set."""
+    text = TypeAdapter(type(report)).dump_json(report, indent=2, exclude_unset=True).decode()
+    _console().out(text, highlight=False)
 
 
 def print_error(text: object) -> None:

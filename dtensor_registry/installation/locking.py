@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from dtensor_registry._torch.catalog import find_op
@@ -12,7 +11,7 @@ from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Contribution, Discovery, Fallback, Origin, discover
 from dtensor_registry.errors import LockFileError, LockMismatchError
 from dtensor_registry.installation.fingerprint import Hashes, of_installation
-from dtensor_registry.lock import Lock, LockedOp, differences, parse_lock
+from dtensor_registry.lock import Lock, LockedOp, differences, read_lock
 from dtensor_registry.lock.values import PENDING, TORCH, UNASKED
 from dtensor_registry.resolution import Resolution, Verdict
 from dtensor_registry.settings import Settings, read_settings
@@ -30,15 +29,13 @@ def lock_of(settings: Settings, discovery: Discovery, resolution: Resolution) ->
         resolution: who won each op.
     """
     parts = of_installation(settings, discovery, resolution).parts
-    ground = [
-        (name, value) for name, value in parts if name in GROUND or name.startswith("plugin ")
-    ]
+    ground = {n: value for n, value in parts if n in GROUND or n.startswith("plugin ")}
     hashes = Hashes()
     for fallback in resolution.fallbacks:
         owner = f"{fallback.origin.plugin} ({_owner(fallback.origin)})"
-        ground.append((f"fallback {fallback.strategy.name}", owner + _hashed(fallback, hashes)))
+        ground[f"fallback {fallback.strategy.name}"] = owner + _hashed(fallback, hashes)
     ops = (_locked(verdict, hashes) for verdict in resolution.verdicts.values())
-    return Lock(tuple(ground), tuple(ops))
+    return Lock(ground, tuple(ops))
 
 
 def current_lock(settings: Settings | None = None) -> Lock:
@@ -54,20 +51,6 @@ def current_lock(settings: Settings | None = None) -> Lock:
     return lock_of(chosen, discovery, Winners(discovery, chosen).resolution)
 
 
-def read_lock(file: str | Path) -> Lock:
-    """Read a lock file.
-
-    Raises:
-        LockFileError: if it cannot be read, or is no lock.
-    """
-    try:
-        text = Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise LockFileError(str(file), None, f"it cannot be read: {reason}") from error
-    return parse_lock(text, str(file))
-
-
 def check_lock(settings: Settings, discovery: Discovery, resolution: Resolution) -> None:
     """Hold what was resolved against the lock file that the settings name.
 
@@ -81,7 +64,7 @@ def check_lock(settings: Settings, discovery: Discovery, resolution: Resolution)
         locked = read_lock(settings.lock)
     except LockFileError as error:
         told = f"{error.problem}; setting 'lock' names it, so nothing was put in force"
-        raise LockFileError(error.file, error.line, told) from error
+        raise LockFileError(error.file, told) from error
     found = differences(locked, lock_of(settings, discovery, resolution))
     if found:
         raise LockMismatchError(settings.lock, list(map(str, found)))

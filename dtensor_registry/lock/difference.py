@@ -42,11 +42,11 @@ def differences(before: Lock, after: Lock) -> tuple[Difference, ...]:
 
     >>> mine = LockedOp("aten.mm.default", "acme", "acme 1", False, "f", ("S(0) <- S(0), R",))
     >>> torchs = LockedOp("aten.mm.default", "acme", "acme 1", True, "f", ())
-    >>> for found in differences(Lock((), (mine,)), Lock((), (torchs,))): print(found)
+    >>> for found in differences(Lock({}, (mine,)), Lock({}, (torchs,))): print(found)
     aten.mm.default: torch now has its own rule for this op
     aten.mm.default: rows lost: S(0) <- S(0), R
     """
-    codes = dict(before.ground).get(PYTHON) == dict(after.ground).get(PYTHON)
+    codes = before.ground.get(PYTHON) == after.ground.get(PYTHON)
     found = list(_ground_changes(before, after, codes))
     ops = {op.op: op for op in before.ops}, {op.op: op for op in after.ops}
     for op in sorted({*ops[0], *ops[1]}):
@@ -64,7 +64,7 @@ def differences(before: Lock, after: Lock) -> tuple[Difference, ...]:
 
 
 def _ground_changes(before: Lock, after: Lock, codes: bool) -> Iterator[Difference]:
-    old, new = dict(before.ground), dict(after.ground)
+    old, new = before.ground, after.ground
     for name in dict.fromkeys((*old, *new)):
         if name == PYTHON:
             continue

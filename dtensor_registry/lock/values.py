@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Format: TypeAlias = Literal["dtensor-registry lock, format 2"]
+FORMAT: Format = "dtensor-registry lock, format 2"
+"""What says that a file is a lock, and of which format."""
 
 TORCH = "torch"
 """Plugin of an op that a plugin has a rule for and torch rules all the same."""
@@ -11,7 +18,7 @@ PENDING = "pending"
 """In place of rows: the op did not exist, since its library was not imported."""
 
 UNASKED = "?"
-"""In place of rows: no made-up call of the op was one that the rule answers."""
+"""In place of rows: no generated call of the op was one that the rule answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +61,19 @@ class Lock:
     """The resolved rules of one environment.
 
     Attributes:
-        ground: (name, value) of what all rules stand on: versions, and settings that count.
-        ops: sorted by op.
+        ground: what all rules stand on, by name: versions, and settings that count.
+        ops: sorted by op, each once.
+        format: that of the file.
+
+    Raises:
+        ValueError: if an op is there twice.
     """
 
-    ground: tuple[tuple[str, str], ...]
+    ground: Mapping[str, str]
     ops: tuple[LockedOp, ...]
+    format: Format = FORMAT
+
+    def __post_init__(self) -> None:
+        twice = [op for op, count in Counter(op.op for op in self.ops).items() if count > 1]
+        if twice:
+            raise ValueError(f"{twice[0]} is there twice")

@@ -240,7 +240,7 @@ def test_a_lock_file_that_differs_fails(plugin: Any, capsys: Any) -> None:
     assert other.told == "rules.lock: what is installed differs"
 
 
-@pytest.mark.parametrize("text", [None, "# dtensor-registry lock, format 1\nimport os\n"])
+@pytest.mark.parametrize("text", [None, "# dtensor-registry lock, format 1\ntorch = 2.13.0\n"])
 def test_a_lock_file_that_cannot_be_used_is_not_said_to_differ(text: str | None) -> None:
     if text is not None:
         Path("rules.lock").write_text(text)

@@ -25,7 +25,8 @@ from dtensor_registry.errors import (
     RegistryError,
     SettingsError,
 )
-from dtensor_registry.lock import FORMAT, Lock, parse_lock, write_lock
+from dtensor_registry.lock import Lock, parse_lock, write_lock
+from dtensor_registry.lock.values import FORMAT
 from dtensor_registry.placements import parse_placements, show_placements
 from dtensor_registry.rules import einsum, notation
 from dtensor_registry.rules.strategy import op_name
@@ -151,21 +152,30 @@ def test_any_text_is_an_op_name_or_an_invalid_contribution(text: str) -> None:
     assert isinstance(found, InvalidContributionError) or found.count(".") in (1, 2)
 
 
-fields = st.lists(
-    st.sampled_from(["aten.mm.default", "acme", "acme 1", "yes", "no", "R <- R", "\\x", "", " = "]),
-    max_size=7,
+words = st.sampled_from(["aten.mm.default", "op", "rows", "ground", "ops", "\\ud800", ""])
+values = st.recursive(
+    words | st.none() | st.booleans() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4),
+)
+locked = st.fixed_dictionaries(
+    dict.fromkeys(("op", "plugin", "distribution", "rule"), words)
+    | {"in_torch": st.booleans(), "rows": st.lists(words)}
+)
+locks = st.fixed_dictionaries(
+    {
+        "format": st.just(FORMAT) | values,
+        "ground": st.dictionaries(words, words) | values,
+        "ops": st.lists(locked, max_size=3) | values,
+    }
 )
 
 
 @fuzzed
-@given(st.lists(fields.map(" | ".join) | st.text(max_size=20), max_size=4), st.booleans())
-def test_any_text_is_a_lock_that_is_written_again_or_an_error_with_its_line(
-    lines: list[str], begun: bool
-) -> None:
-    text = "\n".join([f"# {FORMAT}"] * begun + lines)
-    found = outcome(parse_lock, text, "a lock")
+@given((locks | values).map(json.dumps) | st.text(max_size=40))
+def test_any_text_is_a_lock_that_is_written_again_or_an_error(text: str) -> None:
+    found = outcome(parse_lock, text.encode("utf-8", "replace"), "a lock")
     if isinstance(found, Lock):
-        assert parse_lock(write_lock(found), "a lock") == found
+        assert parse_lock(write_lock(found).encode(), "a lock") == found
     else:
         assert isinstance(found, LockFileError)
 

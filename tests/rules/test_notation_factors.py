@@ -184,8 +184,8 @@ def test_a_lock_file_holds_groups() -> None:
     shown = typical_rows(OPS.merge.default, InstalledRule(bound(OPS.merge.default), ORIGIN))
     assert shown is not None
     assert any("/" in line for line in shown)
-    lock = Lock((), (LockedOp("factors.merge.default", "acme", "acme 1", False, "r", shown),))
-    assert parse_lock(write_lock(lock), "a lock") == lock
+    lock = Lock({}, (LockedOp("factors.merge.default", "acme", "acme 1", False, "r", shown),))
+    assert parse_lock(write_lock(lock).encode(), "a lock") == lock
 
 
 def test_rows_by_name_say_groups_as_they_are_printed() -> None:
