@@ -25,7 +25,8 @@ def test_a_page_is_up_to_date(file: str) -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_has_a_published_schema(command: Any) -> None:
     schema = json.loads((DOCS / schema_of(command)).read_text("utf-8"))
-    title = "ExplanationReport" if command.name == "explain" else f"{command.name.title()}Report"
+    titles = {"explain": "ExplanationReport", "lock": "Lock"}
+    title = titles.get(command.name, f"{command.name.title()}Report")
     assert schema.get("title", schema.get("$ref", "")).endswith(title)
 
 
