@@ -6,6 +6,7 @@ import difflib
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,17 +56,17 @@ class Place:
     variable: str = ""
 
     @classmethod
-    def of_variable(cls, variable: str, prefix: str, value: str) -> Place:
-        """Read a variable: two underscores lead into a table, a value may be JSON.
+    def of_variable(cls, variable: str, value: str) -> Place:
+        """Read a variable: two underscores lead into a table, a list or table is JSON.
 
-        >>> Place.of_variable("DTENSOR_REGISTRY_LINKS__TP__LATENCY", "DTENSOR_REGISTRY_", "1").data
-        {'links': {'tp': {'latency': 1}}}
+        >>> Place.of_variable("DTENSOR_REGISTRY_LINKS__TP__LATENCY", "1").data
+        {'links': {'tp': {'latency': '1'}}}
         """
-        try:
-            data = json.loads(value)
-        except (ValueError, RecursionError):
-            data = value
-        for part in reversed(variable[len(prefix) :].lower().split("__")):
+        data: Any = value
+        if value.strip()[:1] in ("[", "{") or value.strip() == "null":
+            with suppress(ValueError, RecursionError):  # no JSON: a text where none is wanted
+                data = json.loads(value)
+        for part in reversed(_key(variable).split(".")):
             data = {part: data}
         return cls(f"environment variable {variable}", data, variable)
 
@@ -123,42 +124,10 @@ def tell_unusable(problem: Mapping[str, Any], places: Sequence[Place]) -> str:
     wanted = _WANTED.get(problem["type"], problem["msg"])
     key = ".".join(map(str, path))
     told = f"{_of(place)}{key} = {shown(value)}: {wanted.removeprefix('Value error, ')}"
+    listed = _listed(value) if problem["type"] == "tuple_type" else ""
     if place.variable and problem["type"] in _WANTED and key == _key(place.variable):
-        return f"{told}\n{_remedy(place.variable, value)}"
-    if problem["type"] != "tuple_type" or not isinstance(value, str) or not _listed(value):
-        return told
-    return f"{told}, such as {_listed(value)}"
-
-
-def tell_no_json(environment: Mapping[str, str], types: Mapping[str, str]) -> str:
-    """Tell of all variables that should be JSON and are not.
-
-    Args:
-        environment: all variables, with their values.
-        types: variables that are settings, in capitals -> type, as Python writes it.
-
-    >>> print(tell_no_json({"order": "acme,*"}, {"ORDER": "tuple[str, ...]"}))
-    environment variable order: 'acme,*' is no JSON; it must be a list of texts
-      Write:  order='["acme", "*"]'
-    """
-    lines = []
-    for variable, value in sorted(environment.items()):
-        kind = types.get(variable.upper(), "")
-        is_list = kind.startswith("tuple")
-        if not is_list and not kind.startswith(("dict", "<class 'dtensor_registry")):
-            continue
-        try:
-            json.loads(value)
-        except RecursionError:
-            problem = "is nested too deeply"
-        except ValueError:
-            problem = "is no JSON"
-        else:
-            continue
-        wanted = "list of texts" if is_list else "table"
-        told = f"environment variable {variable}: {shown(value)} {problem}; it must be a {wanted}"
-        lines.append(f"{told}\n{_remedy(variable, value if is_list else None)}")
-    return "\n".join(lines)
+        return f"{told}\n{_remedy(place.variable, listed)}"
+    return f"{told}, such as {listed}" if listed else told
 
 
 def tell_misspelt_places(files: Iterable[str], tables: Iterable[str]) -> list[str]:
@@ -202,8 +171,10 @@ def _of(place: Place) -> str:
     return f"{place.name}: " if place.name else ""
 
 
-def _listed(value: str) -> str:
+def _listed(value: object) -> str:
     """Write as a list what was meant as one, or as the only name in one; empty if there is none."""
+    if not isinstance(value, str) or len(value) > LONGEST:
+        return ""
     names = [part.strip(" []{}'\"") for part in value.split(",")]
     return json.dumps(list(dict.fromkeys(filter(None, names)))) if any(names) else ""
 
@@ -217,9 +188,8 @@ def _key(variable: str) -> str:
     return variable.lower().removeprefix(PREFIX.lower()).replace("__", ".")
 
 
-def _remedy(variable: str, value: Any) -> str:
+def _remedy(variable: str, listed: str) -> str:
     """Say what to write into a variable, as near as can be to what was there."""
-    listed = _listed(value) if isinstance(value, str) and len(value) <= LONGEST else ""
     example = listed or EXAMPLES.get(_key(variable), "[]")
     told = f"  Write:  {variable}={shlex.quote(example)}"
     return told if listed else f"{told}, or unset it"

@@ -32,9 +32,6 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
-from pydantic_settings import (
-    SettingsError as SourceError,
-)
 
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.rules.strategy import MAX_ROWS
@@ -47,7 +44,6 @@ from dtensor_registry.setting_mistakes import (
     place_of,
     shown,
     tell_misspelt_places,
-    tell_no_json,
     tell_unknown,
     tell_unusable,
 )
@@ -163,8 +159,6 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
     )
@@ -242,12 +236,8 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Say which sources there are, the first that sets a field wins."""
-        return (
-            init_settings,
-            env_settings,
-            InitSettingsSource(settings_cls, _table(TOML)),
-            InitSettingsSource(settings_cls, _table(PYPROJECT, "tool", TABLE)),
-        )
+        rest = (InitSettingsSource(settings_cls, dict(place.data)) for place in _places())
+        return (init_settings, *rest)
 
 
 def _table(file: str, *path: str) -> dict[str, Any]:
@@ -299,23 +289,18 @@ def read_settings(**arguments: Any) -> Settings:
         settings = Settings(**arguments)
     except ValidationError as error:
         raise _explained(error, arguments) from error
-    except (SourceError, RecursionError) as error:
-        told = tell_no_json(os.environ, _variables()) or f"{error}: {error.__cause__}"
-        raise SettingsError(told) from error
+    except RecursionError as error:
+        raise SettingsError("a setting is nested too deeply") from error
     _refuse_misspelt_places()
     return settings
 
 
 def _refuse_unknown_environment(environment: Mapping[str, str]) -> None:
-    """Pydantic passes over variables it does not know; a misspelt one would do nothing."""
+    """A misspelt variable would do nothing, or pin an op that there is not."""
     known = {*_variables(), *(f"{PREFIX}{name}" for name in SWITCHES)}
     for variable in sorted(environment):
         name = variable.upper()
         links = _link_variables(name)
-        if environment[variable].strip() == "null" and name in _never_none():
-            # pydantic would take it for a variable that is not there.
-            message = f"environment variable {variable}: null is no value; unset the variable"
-            raise SettingsError(message, [f"environment variable {variable}"])
         if name.startswith(PREFIX) and name not in known | links:
             raise SettingsError(
                 f"environment variable {variable} is no setting; {nearest(name, links or known)}",
@@ -325,7 +310,7 @@ def _refuse_unknown_environment(environment: Mapping[str, str]) -> None:
 
 def _link_variables(variable: str) -> set[str]:
     """List the variables for the mesh dim that one names, if it names one."""
-    table, *rest = variable.split("__")
+    table, *rest = variable.upper().split("__")
     if table != f"{PREFIX}LINKS" or len(rest) != 2 or not rest[0]:
         return set()
     return {f"{table}__{rest[0]}__{name.upper()}" for name in LinkSettings.model_fields}
@@ -357,23 +342,14 @@ def _explained(error: ValidationError, arguments: Mapping[str, Any]) -> Settings
 
 def _places() -> Iterator[Place]:
     """List the sources beside arguments, the first that sets a field wins."""
-    for variable, value in os.environ.items():
-        if variable.upper().startswith(PREFIX):
-            yield Place.of_variable(variable, PREFIX, value)
+    named = [name for name in os.environ if name.upper() in _variables() | _link_variables(name)]
+    for variable in sorted(named, key=lambda name: (-name.count("__"), name)):
+        yield Place.of_variable(variable, os.environ[variable])
     yield Place(TOML, _table(TOML))
     yield Place(PYPROJECT, _table(PYPROJECT, "tool", TABLE))
 
 
-def _never_none() -> set[str]:
-    """List the variables for lists and tables that have no value None."""
-    many = ("tuple", "dict", "<class 'dtensor_registry")
-    kinds = _variables().items()
-    return {v for v, kind in kinds if kind.startswith(many) and "None" not in kind}
-
-
-def _variables() -> dict[str, str]:
-    """List the variables that are settings, in capitals: name -> type, as Python writes it."""
-    fields = {name.upper(): field for name, field in Settings.model_fields.items()}
-    for name, field in FallbackSettings.model_fields.items():
-        fields[f"FALLBACK__{name.upper()}"] = field
-    return {f"{PREFIX}{name}": str(field.annotation) for name, field in fields.items()}
+def _variables() -> set[str]:
+    """List the variables that are settings, in capitals."""
+    names = {*Settings.model_fields, *(f"fallback__{n}" for n in FallbackSettings.model_fields)}
+    return {f"{PREFIX}{name.upper()}" for name in names}

@@ -88,7 +88,7 @@ OUT_OF_BOUNDS: list[tuple[str, str, str]] = [
     ("ORDER", '["acme", "torch", "acme"]', "names 'acme' twice"),
     ("ORDER", '[""]', "must not be empty"),
     ("ORDER", '["\\ud800"]', "cannot be written as UTF-8"),
-    ("ORDER", "null", "null is no value"),
+    ("ORDER", "null", "must be a list of texts"),
     ("PINS", '{"": "torch"}', "must not be empty"),
     ("PINS", '{"aten.mm.default": " "}', "must not be empty"),
     ("DISABLED", '[""]', "must not be empty"),

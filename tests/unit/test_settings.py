@@ -163,26 +163,26 @@ def test_a_link_may_be_given_by_variables(monkeypatch: pytest.MonkeyPatch, dim: 
         (
             "DTENSOR_REGISTRY_ORDER",
             "torch",
-            "environment variable DTENSOR_REGISTRY_ORDER: 'torch' is no JSON; it must be a list of"
+            "environment variable DTENSOR_REGISTRY_ORDER: order = 'torch': must be a list of"
             """ texts\n  Write:  DTENSOR_REGISTRY_ORDER='["torch"]'""",
         ),
         (
             "DTENSOR_REGISTRY_ORDER",
             '"torch"',
-            "environment variable DTENSOR_REGISTRY_ORDER: order = 'torch': must be a list of"
+            "environment variable DTENSOR_REGISTRY_ORDER: order = '\"torch\"': must be a list of"
             """ texts\n  Write:  DTENSOR_REGISTRY_ORDER='["torch"]'""",
         ),
         (
             "DTENSOR_REGISTRY_FALLBACK__INCLUDE",
             "['a.*', b]",
-            "environment variable DTENSOR_REGISTRY_FALLBACK__INCLUDE: \"['a.*', b]\" is no JSON; it"
-            """ must be a list of texts\n  Write:  DTENSOR_REGISTRY_FALLBACK__INCLUDE='["a.*","""
-            ' "b"]\'',
+            "environment variable DTENSOR_REGISTRY_FALLBACK__INCLUDE: fallback.include ="
+            """ "['a.*', b]": must be a list of texts\n  Write:  """
+            """DTENSOR_REGISTRY_FALLBACK__INCLUDE='["a.*", "b"]'""",
         ),
         (
             "DTENSOR_REGISTRY_PINS",
             "torch",
-            "environment variable DTENSOR_REGISTRY_PINS: 'torch' is no JSON; it must be a table\n"
+            "environment variable DTENSOR_REGISTRY_PINS: pins = 'torch': must be a table\n"
             """  Write:  DTENSOR_REGISTRY_PINS='{"aten.mm.default": "torch"}', or unset it""",
         ),
         (
