@@ -20,8 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.convert import placements_from_torch, placements_to_torch
-from dtensor_registry._torch.schema import input_names
-from dtensor_registry._torch.signature import signature
+from dtensor_registry._torch.schema import facts, input_names
 from dtensor_registry.discovery import Origin
 from dtensor_registry.errors import RefusedCallError, RuleError
 from dtensor_registry.expansion import show_tensor
@@ -111,7 +110,7 @@ class AmendedTorch:
         declared = dict(_declared(schema))
         for name in outcome.placements:
             argument = declared.get(name)
-            if argument is None or argument.mutated or argument.keyword:
+            if argument is None or argument.is_written or argument.is_keyword:
                 raise self._wrong(
                     schema,
                     f"it wants to move {name!r}, which is no tensor argument of the call that"
@@ -150,11 +149,11 @@ def placed_call(schema: OpSchema) -> PlacedCall:
             _dtype(spec),
             placements_from_torch(spec.placements),
             tuple(spec.mesh.shape),
-            argument.mutated,
+            argument.is_written,
         )
         for spec, (name, argument) in zip(specs, _declared(schema), strict=True)
     }
-    declared = signature(op)
+    declared = facts(op).signature
     arguments: dict[str, Any] = {p.name: p.default for p in declared.parameters if not p.is_tensor}
     for parameter, value in declared.named(args, kwargs):
         if not parameter.is_tensor:

@@ -14,9 +14,10 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dtensor_registry._torch.schema import Argument, input_names
+from dtensor_registry._torch.schema import input_names
 from dtensor_registry._torch.tables import dispatcher
 from dtensor_registry.errors import MixedMeshesError, MixedTensorsError
+from dtensor_registry.rules.signature import Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Arguments:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     tensors: tuple[torch.Tensor, ...]
-    declared: tuple[tuple[str, Argument], ...]
+    declared: tuple[tuple[str, Parameter], ...]
     specs: tuple[DTensorSpec, ...]
     schema: OpSchema
 

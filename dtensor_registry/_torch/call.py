@@ -20,9 +20,10 @@ from dtensor_registry._torch.prices import (
     topology_of,
     torch_plans_otherwise,
 )
-from dtensor_registry._torch.schema import Argument, OpFacts, facts, input_names
+from dtensor_registry._torch.schema import OpFacts, facts, input_names
 from dtensor_registry.expansion import Problem, Row, TensorInput
 from dtensor_registry.placements import Placement, Shard, ShardingPlaceholder, StridedShard
+from dtensor_registry.rules.signature import Parameter
 
 Specs = tuple[tuple[DTensorSpec, ...], ...]
 """For each tensor input in row order, the specs that it may come with."""
@@ -176,25 +177,25 @@ def _misplaced(rows: Sequence[Row], metas: Sequence[TensorMeta | None]) -> str |
     return None
 
 
-def _ties(known: OpFacts, declared: Sequence[tuple[str, Argument]]) -> tuple[tuple[int, int], ...]:
+def _ties(known: OpFacts, declared: Sequence[tuple[str, Parameter]]) -> tuple[tuple[int, int], ...]:
     """Pair each output that is a mutated argument itself with that input."""
     outputs = [alias for tensor, alias in known.outputs if tensor]
     return tuple(
         (output, at)
         for output, alias in enumerate(outputs)
         for at, (_, argument) in enumerate(declared)
-        if argument.mutated and not argument.many and argument.alias & alias
+        if argument.is_written and not argument.is_list and argument.alias & alias
     )
 
 
 def _pinned(
-    name: str, argument: Argument, known: OpFacts, rule: Rows, executing: bool
+    name: str, argument: Parameter, known: OpFacts, rule: Rows, executing: bool
 ) -> str | None:
-    if argument.mutated and executing and rule.fallback is not None:
+    if argument.is_written and executing and rule.fallback is not None:
         return None
-    if argument.mutated:
+    if argument.is_written:
         return f"{name!r}, which the op writes to,"
-    if argument.keyword and not executing:
+    if argument.is_keyword and not executing:
         return f"keyword argument {name!r}, which torch never moves,"
     if rule.fallback is not None and known.view and argument.alias:
         return f"{name!r}, of which the output is a view,"

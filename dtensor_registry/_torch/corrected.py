@@ -15,8 +15,7 @@ from torch._ops import OpOverload
 from dtensor_registry._torch.catalog import SINGLE_DIM
 from dtensor_registry._torch.convert import row_from_rule
 from dtensor_registry._torch.loan import Entry
-from dtensor_registry._torch.schema import runtime_schema_info
-from dtensor_registry._torch.signature import signature
+from dtensor_registry._torch.schema import facts, runtime_schema_info
 from dtensor_registry._torch.tables import LEDGER, torch_schema_info
 from dtensor_registry.discovery import Contribution, Origin
 from dtensor_registry.errors import InstallError
@@ -57,7 +56,7 @@ class CorrectedRule:
         """List the rows that a call does without, as they print, each with what is wrong."""
         wrong = self.without.in_force(op, args, kwargs)
         written = _written(op, args, kwargs)
-        outputs = signature(op).outputs
+        outputs = facts(op).signature.outputs
         found = []
         for row in self.func(op, args, kwargs):
             reason = next((each for each in wrong if each.has(row_from_rule(row), written)), None)
@@ -109,7 +108,7 @@ def as_rule_of(op: OpOverload, func: Rule) -> Rule:
 
 def _written(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> int:
     """Count the `out=` arguments of a call."""
-    return sum(seat.output is not None for seat in seats(args, kwargs, signature(op)))
+    return sum(seat.output is not None for seat in seats(args, kwargs, facts(op).signature))
 
 
 def _is_any(wrong: Iterable[WrongRows], row: Sequence[Any], written: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from torch._ops import OpOverload
 
 from dtensor_registry._torch.catalog import find_op
-from dtensor_registry._torch.signature import signature
+from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tracing import Moved, trace
 from dtensor_registry.errors import DerivationError
 from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard, ShardingPlaceholder
@@ -85,7 +85,7 @@ def derive(
     found = find_op(_overload(op_name(op)))
     if found is None:
         raise DerivationError(f"{op_name(op)} does not exist: import what defines it first")
-    known = signature(found)
+    known = facts(found).signature
     unknown = sorted(set(ignore) - {parameter.name for parameter in known.parameters})
     if unknown:
         raise DerivationError(f"ignore names {unknown[0]!r}, which {known} does not have")

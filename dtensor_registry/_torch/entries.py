@@ -15,7 +15,6 @@ from dtensor_registry._torch.handlers import HandlerOrRule, handler_name
 from dtensor_registry._torch.loan import INSTALLATIONS, LOAN, Entry
 from dtensor_registry._torch.rule import InstalledRule
 from dtensor_registry._torch.schema import facts, runtime_schema_info
-from dtensor_registry._torch.signature import signature
 from dtensor_registry._torch.tables import HANDLERS, LEDGER
 from dtensor_registry._torch.variants import base_of, derived, widened
 from dtensor_registry.discovery import LOCAL, Contribution
@@ -134,7 +133,7 @@ def bound_rule(
         target = find_op(name)
         if target is None:
             raise _nothing_like(name, op, contribution, "that op does not exist")
-        theirs = signature(target).with_aliases(strategy.aliases)
+        theirs = facts(target).signature.with_aliases(strategy.aliases)
         verdict = resolution.verdicts.get(name)
         if verdict is not None and verdict.winner is not None:
             if isinstance(verdict.winner.strategy.rule, Without):
@@ -153,7 +152,7 @@ def bound_rule(
         return as_rule_of(target, info.func), theirs
 
     base = _base(op, contribution)
-    declared = signature(base or op).with_aliases(strategy.aliases)
+    declared = facts(base or op).signature.with_aliases(strategy.aliases)
     try:
         rule = bind(strategy.rule, declared, rule_of)
     except (InvalidContributionError, NotationError) as error:

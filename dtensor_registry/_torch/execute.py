@@ -116,7 +116,7 @@ class Executor:
         ]
         if not call.mesh._is_current_rank_part_of_mesh():
             return _wrap(call, plan, _nothing(plan))
-        written = [at for at, (_, argument) in enumerate(call.declared) if argument.mutated]
+        written = [at for at, (_, argument) in enumerate(call.declared) if argument.is_written]
         for at in written if plan.outputs is None else ():
             # Nobody has foreseen whether the op changes a shape: what is ours is kept till then.
             moved[at] = moved[at].clone() if moved[at] is held[at] else moved[at]
@@ -197,7 +197,7 @@ def _noting_moves(call: Arguments, plan: Plan, moved: Sequence[torch.Tensor]) ->
         return plan
     of_a_copy = False
     for at, (_, argument) in enumerate(call.declared):
-        if argument.alias and not argument.mutated:
+        if argument.alias and not argument.is_written:
             spec, tensor, held = call.specs[at], call.tensors[at], call.locals[at]
             if moved[at] is not held:
                 note_move(op, tensor, held, plain(spec), moved[at], plain(plan.inputs[at]))
@@ -238,7 +238,7 @@ def _types(schema: Any) -> tuple[type, ...]:
 def _refuse_partial_writes(call: Arguments, rule: InstalledRule) -> None:
     """A fallback writes back what the op wrote to a gathered copy; a pending sum has no place."""
     for spec, (name, argument) in zip(call.specs, call.declared, strict=True):
-        if argument.mutated and any(placement.is_partial() for placement in spec.placements):
+        if argument.is_written and any(placement.is_partial() for placement in spec.placements):
             raise MutationError(
                 str(call.schema.op), name, str(spec.placements), f"fallback {rule.fallback!r}"
             )
@@ -266,7 +266,7 @@ def _wrap(call: Arguments, plan: Plan, results: Any) -> Any:
 def _wrap_one(call: Arguments, outputs: Any, result: Any, spec: Any, at: int) -> Any:
     alias = outputs[at][1] if outputs else frozenset()
     for tensor, (_, argument) in zip(call.tensors, call.declared, strict=True):
-        if argument.mutated and not argument.many and argument.alias & alias:
+        if argument.is_written and not argument.is_list and argument.alias & alias:
             return tensor
     return dispatcher().wrap(result, spec)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.schema import facts, input_names
+from dtensor_registry._torch.schema import facts
+from dtensor_registry.rules.signature import named_tensors
 
 LocalArguments = Callable[
     [Mapping[str, Any], Mapping[str, tuple[int, ...]], Sequence[tuple[int, ...] | None]],
@@ -33,13 +33,12 @@ def with_local_arguments(
         kwargs: keyword arguments, likewise.
         outputs: the local shape of each output; None for one that is no tensor.
     """
-    declared = [argument.name for argument in facts(op).arguments]
-    named = {**dict(zip(declared, args, strict=False)), **kwargs}
-    tensors = [value for value in named.values() if isinstance(value, torch.Tensor)]
-    names = input_names(op, args, kwargs, lambda value: isinstance(value, torch.Tensor))
-    shapes = {name: tuple(tensor.shape) for tensor, (name, _) in zip(tensors, names, strict=False)}
-    changed = function(named, shapes, outputs)
-    positional = tuple(
-        changed.get(name, value) for name, value in zip(declared, args, strict=False)
-    )
-    return positional, {name: changed.get(name, value) for name, value in kwargs.items()}
+    passed = [(p.name, value) for p, value in facts(op).signature.named(args, kwargs)]
+    shapes = {
+        name: tuple(tensor.shape)
+        for argument, value in passed
+        for name, tensor in named_tensors(argument, value)
+    }
+    changed = function(dict(passed), shapes, outputs)
+    values = [changed.get(name, value) for name, value in passed]
+    return tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :], strict=True))

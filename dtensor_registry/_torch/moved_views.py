@@ -192,7 +192,7 @@ def note_move(
 @cache
 def viewed(op: OpOverload) -> tuple[int, ...]:
     """List the arguments of which an output of the op is a view."""
-    return tuple(at for at, a in enumerate(facts(op).arguments) if a.alias and not a.mutated)
+    return tuple(at for at, a in enumerate(facts(op).parameters) if a.alias and not a.is_written)
 
 
 def mark_answer(schema: OpSchema, answer: OutputSharding) -> OutputSharding:

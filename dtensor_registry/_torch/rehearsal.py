@@ -130,7 +130,7 @@ def resized(call: Call, op_schema: OpSchema) -> str | None:
     except Exception as error:
         raise RehearsalError(str(call.op), f"{type(error).__name__}: {error}") from error
     for (name, argument), tensor, shape in zip(declared, made, shapes, strict=True):
-        if argument.mutated and tuple(tensor.shape) != tuple(shape):
+        if argument.is_written and tuple(tensor.shape) != tuple(shape):
             return shape_is_changed(name, shape, tensor.shape)
     return None
 

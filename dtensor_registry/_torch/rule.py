@@ -133,10 +133,10 @@ def _as_cached(op: OpOverload, args: tuple[Any, ...]) -> tuple[Any, ...]:
     torch makes tensors of them, and the key of its cache does not hold what these are worth. A
     rule that saw the number would be right about it alone, and be used for all others.
     """
-    declared = facts(op).arguments
+    declared = facts(op).parameters
     return tuple(
         nan
-        if argument.tensor and not argument.many and isinstance(value, (int, float, complex))
+        if argument.is_tensor and not argument.is_list and isinstance(value, (int, float, complex))
         else value
         for argument, value in zip(declared, args, strict=False)
     )

@@ -11,30 +11,7 @@ import torch
 from torch._ops import OpOverload
 from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One declared argument.
-
-    Attributes:
-        name: as declared.
-        kind: the declared type, as torch prints it.
-        tensor: whether it holds a tensor or tensors.
-        many: whether it is a list.
-        optional: whether it, or an element of it, may be None.
-        keyword: whether it can only be passed by name.
-        mutated: whether the op writes to it.
-        alias: the alias sets it is in, for example `{"a"}`.
-    """
-
-    name: str
-    kind: str
-    tensor: bool
-    many: bool
-    optional: bool
-    keyword: bool
-    mutated: bool
-    alias: frozenset[str]
+from dtensor_registry.rules.signature import Parameter, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +19,7 @@ class OpFacts:
     """One op's schema in the words of this package.
 
     Attributes:
-        arguments: as declared.
+        signature: its arguments, and how many tensors it returns, for the rules.
         outputs: for each return, whether it is a tensor, and its alias sets.
         optional_output: whether a return that is declared as a tensor may be None.
         list_output: whether the op returns one list of tensors, of a length only known
@@ -58,7 +35,7 @@ class OpFacts:
             own ops fail so under bare torch; for them the fast path counts more.
     """
 
-    arguments: tuple[Argument, ...]
+    signature: Signature
     outputs: tuple[tuple[bool, frozenset[str]], ...]
     optional_output: bool
     list_output: bool
@@ -81,47 +58,44 @@ class OpFacts:
         names alone: `x << 2`, which is `__lshift__`, gives x itself back, and
         `_slow_conv2d_backward.output_mask` fails for want of such a keyword.
         """
-        tensors = [a for a in self.arguments if a.tensor]
-        meshless = not any(a for a in tensors if not a.keyword and not a.optional)
-        moves_keyword = any(a.keyword and (a.many or not a.mutated) for a in tensors)
-        written = [at for at, a in enumerate(self.arguments) if a.mutated and not a.keyword]
+        tensors = [p for p in self.parameters if p.is_tensor]
+        meshless = not any(p for p in tensors if not p.is_keyword and not p.may_be_none)
+        moves_keyword = any(p.is_keyword and (p.is_list or not p.is_written) for p in tensors)
+        written = [at for at, p in enumerate(self.parameters) if p.is_written and not p.is_keyword]
         writes_elsewhere = written not in ([], [0] if self.in_place else [])
-        misnamed = self.named_out != any(a.keyword and a.mutated for a in tensors)
+        misnamed = self.named_out != any(p.is_keyword and p.is_written for p in tensors)
         misnamed = misnamed or (self.in_place and not self.mutates)
         return moves_keyword or meshless or self.optional_output or writes_elsewhere or misnamed
 
     @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The arguments, as declared."""
+        return self.signature.parameters
+
+    @property
     def mutates(self) -> tuple[str, ...]:
         """Names of the arguments that the op writes to."""
-        return tuple(a.name for a in self.arguments if a.mutated)
+        return tuple(p.name for p in self.parameters if p.is_written)
 
     @property
     def tensor_outputs(self) -> int:
         """How many entries of a row are outputs; 1 for a list, however long."""
-        return sum(tensor for tensor, _ in self.outputs)
+        return self.signature.outputs
 
 
 @cache
 def facts(op: OpOverload) -> OpFacts:
-    """Read an op's schema."""
+    """Read an op's schema.
+
+    >>> print(facts(torch.ops.aten.sum.dim_IntList).signature)
+    aten.sum.dim_IntList(Tensor self, dim, keepdim=False, *, dtype=None)
+    """
     schema = op._schema
-    arguments = tuple(
-        Argument(
-            name=argument.name,
-            kind=kind,
-            tensor="Tensor" in kind,
-            many="List[" in kind,
-            optional="Optional[" in kind,
-            keyword=argument.kwarg_only,
-            mutated=bool(argument.alias_info and argument.alias_info.is_write),
-            alias=_alias(argument),
-        )
-        # To print a type takes as long as all else here together.
-        for argument, kind in ((argument, str(argument.type)) for argument in schema.arguments)
-    )
     outputs = tuple(("Tensor" in str(r.type), _alias(r)) for r in schema.returns)
+    written = [alias for is_tensor, alias in outputs if is_tensor]
+    parameters = tuple(_parameter(argument, written) for argument in schema.arguments)
     return OpFacts(
-        arguments=arguments,
+        signature=Signature(str(op), parameters, len(written)),
         outputs=outputs,
         optional_output=any("Optional[Tensor]" in str(r.type) for r in schema.returns),
         list_output=len(outputs) == 1 and "List[Tensor]" in str(schema.returns[0].type),
@@ -129,12 +103,32 @@ def facts(op: OpOverload) -> OpFacts:
         named_out="out" in schema.overload_name,
         random=torch.Tag.nondeterministic_seeded in op.tags,
         # Of a list of views, only the argument says that it is one.
-        view=any(a.alias and not a.mutated for a in arguments),
-        schema_info=_safe_key(arguments),
+        view=any(p.alias and not p.is_written for p in parameters),
+        schema_info=_safe_key(parameters),
         # Sizes print as List[int] in some schemas and as List[SymInt] in others.
-        sizes=tuple(a.name for a in arguments if "List[int]" in a.kind or "List[SymInt]" in a.kind),
+        sizes=tuple(
+            p.name for p in parameters if "List[int]" in p.kind or "List[SymInt]" in p.kind
+        ),
         complex_in_key=op.namespace not in ("aten", "prims")
-        and any("number" in a.kind or "complex" in a.kind for a in arguments),
+        and any("number" in p.kind or "complex" in p.kind for p in parameters),
+    )
+
+
+def _parameter(argument: Any, outputs: Sequence[frozenset[str]]) -> Parameter:
+    kind = str(argument.type)  # to print it takes as long as all else here together
+    alias = _alias(argument)
+    is_written = bool(argument.alias_info and argument.alias_info.is_write)
+    is_out = argument.kwarg_only and is_written
+    return Parameter(
+        name=argument.name,
+        is_tensor="Tensor" in kind,
+        is_keyword=argument.kwarg_only,
+        output=next((i for i, a in enumerate(outputs) if a & alias), None) if is_out else None,
+        is_required=not argument.has_default_value(),
+        default=argument.default_value,
+        kind=kind,
+        is_written=is_written,
+        alias=alias,
     )
 
 
@@ -150,7 +144,7 @@ def runtime_schema_info(op: OpOverload, given: Any) -> RuntimeSchemaInfo:
 
 def input_names(
     op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], is_tensor: Any
-) -> tuple[tuple[str, Argument], ...]:
+) -> tuple[tuple[str, Parameter], ...]:
     """Name the tensors of one call in row order, lists by index, with what is declared of them.
 
     Args:
@@ -159,17 +153,14 @@ def input_names(
         kwargs: keyword arguments of the call.
         is_tensor: tells a tensor (or what stands for one) from other values.
     """
-    declared = facts(op).arguments
-    named = {argument.name: argument for argument in declared}
-    pairs = [*zip(declared, args, strict=False), *((named[k], v) for k, v in kwargs.items())]
-    found: list[tuple[str, Argument]] = []
-    for argument, value in pairs:
+    found: list[tuple[str, Parameter]] = []
+    for parameter, value in facts(op).signature.named(args, kwargs):
         if is_tensor(value):
-            found.append((argument.name, argument))
-        elif argument.tensor and argument.many and value is not None:
+            found.append((parameter.name, parameter))
+        elif parameter.is_tensor and parameter.is_list and value is not None:
             items = getattr(value, "children", value)
             found += (
-                (f"{argument.name}[{i}]", argument) for i, v in enumerate(items) if is_tensor(v)
+                (f"{parameter.name}[{i}]", parameter) for i, v in enumerate(items) if is_tensor(v)
             )
     return tuple(found)
 
@@ -179,14 +170,14 @@ def _alias(annotated: Any) -> frozenset[str]:
     return frozenset() if info is None else frozenset(info.before_set)
 
 
-def _safe_key(arguments: Sequence[Argument]) -> RuntimeSchemaInfo:
+def _safe_key(parameters: Sequence[Parameter]) -> RuntimeSchemaInfo:
     """Put every non-tensor argument in the cache key; generators cannot be hashed into one.
 
     The key starts at the first argument, since a number can stand where a tensor is declared.
     """
-    names = [a.name for a in arguments if a.keyword and "Generator" not in a.kind]
+    names = [p.name for p in parameters if p.is_keyword and "Generator" not in p.kind]
     return RuntimeSchemaInfo(
         static_argnum=0,
         static_kwargkey=names,
-        needs_pytree=any(a.tensor and a.many for a in arguments),
+        needs_pytree=any(p.is_tensor and p.is_list for p in parameters),
     )

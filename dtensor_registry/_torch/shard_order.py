@@ -22,8 +22,9 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from torch.utils._pytree import tree_map
 
 from dtensor_registry._torch.arguments import Arguments, read_arguments
-from dtensor_registry._torch.schema import Argument, facts
+from dtensor_registry._torch.schema import facts
 from dtensor_registry.errors import ShardOrderError
+from dtensor_registry.rules.signature import Parameter
 
 
 def has_own_order(spec: DTensorSpec) -> bool:
@@ -41,7 +42,7 @@ def is_pieces_alone(op: OpOverload, specs: Sequence[DTensorSpec]) -> bool:
     Then nothing moves and no new placement is made, so that their order plays no part.
     """
     known = facts(op)
-    written = [argument.alias for argument in known.arguments if argument.mutated]
+    written = [argument.alias for argument in known.parameters if argument.is_written]
     new = [tensor and not any(alias & w for w in written) for tensor, alias in known.outputs]
     first = specs[0]
     return not any(new) and all(
@@ -101,8 +102,7 @@ def _reduces_ordered_dims(
     """Say whether a call reduces every dim that has an order of its own, which then is nothing."""
     if torch.Tag.reduction not in op.tags:
         return False
-    names = [argument.name for argument in facts(op).arguments]
-    given = dict(zip(names, args, strict=False)).get("dim")
+    given = facts(op).signature.argument("dim", args, {})
     dims = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
     return not dims or all(
         entry.tensor_dim in [dim % len(spec.shape) for dim in dims]
@@ -112,9 +112,9 @@ def _reduces_ordered_dims(
     )
 
 
-def _shares_memory(argument: Argument) -> bool:
+def _shares_memory(argument: Parameter) -> bool:
     """Say whether an op writes to an argument or returns a view of it."""
-    return argument.mutated or bool(argument.alias)
+    return argument.is_written or bool(argument.alias)
 
 
 def _is_even(spec: DTensorSpec) -> bool:

@@ -17,7 +17,6 @@ from torch.distributed.tensor._ops.single_dim_strategy import (
 )
 
 from dtensor_registry._torch.schema import facts
-from dtensor_registry._torch.signature import signature
 from dtensor_registry.rules import Rule, SchemaInfo
 from dtensor_registry.rules.variant import Variant
 
@@ -51,7 +50,7 @@ def base_of(op: OpOverload) -> OpOverload | None:
     written = facts(op).mutates
     if not written:
         return None
-    extra = [p.name for p in signature(op).parameters if p.output is not None]
+    extra = [p.name for p in facts(op).signature.parameters if p.output is not None]
     in_place = name.endswith("_") and not name.endswith("__")
     if (len(written) > 1 or extra) if in_place else tuple(extra) != written:
         return None
@@ -69,14 +68,14 @@ def derived(rule: Rule, base: OpOverload, op: OpOverload) -> Rule:
     written = facts(op).mutates
     if not written or op._schema.name.rpartition("::")[2].startswith(_FOREACH):
         return rule  # a form over lists is decided element by element, as calls of the base
-    known = signature(op)
+    known = facts(op).signature
     in_place = all(parameter.output is None for parameter in known.parameters)
     return Variant(rule, base, known, written[0] if in_place else None)
 
 
 def widened(given: Any, op: OpOverload) -> Any:
     """Put what a form writes to in a cache key that was written for its base."""
-    outs = tuple(p.name for p in signature(op).parameters if p.output is not None)
+    outs = tuple(p.name for p in facts(op).signature.parameters if p.output is not None)
     if given is None or not outs:
         return given
     keyed = (*(given.static_kwargkey or ()), *outs)

@@ -25,13 +25,7 @@ from dtensor_registry.errors import MovedViewError
 
 def written_views(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[DTensor]:
     """List the views of moved inputs that a call writes to."""
-    known = facts(op)
-    if not known.mutates:
-        return []
-    values = [
-        value for argument, value in zip(known.arguments, args, strict=False) if argument.mutated
-    ]
-    values += [kwargs[name] for name in known.mutates if name in kwargs]
+    values = [v for p, v in facts(op).signature.named(args, kwargs) if p.is_written]
     return [tensor for tensor in tree_leaves(values) if is_marked(tensor)]
 
 

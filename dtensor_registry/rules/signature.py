@@ -37,6 +37,9 @@ class Parameter:
         output: the output that the op writes to it, for an `out=` argument, counted from 0.
         is_required: whether every call has it.
         default: what a call that leaves it out means.
+        kind: the declared type, as torch prints it.
+        is_written: whether the op writes to it.
+        alias: the alias sets it is in, for example `{"a"}`.
     """
 
     name: str
@@ -45,6 +48,19 @@ class Parameter:
     output: int | None = None
     is_required: bool = True
     default: Any = None
+    kind: str = ""
+    is_written: bool = False
+    alias: frozenset[str] = frozenset()
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list."""
+        return "List[" in self.kind
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether it, or an element of it, may be None."""
+        return "Optional[" in self.kind
 
 
 @dataclass(frozen=True, slots=True)

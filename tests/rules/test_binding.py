@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import dtensor_registry as dr
-from dtensor_registry._torch.signature import signature
+from dtensor_registry._torch.schema import facts
 from dtensor_registry.errors import InstallError
 from dtensor_registry.rules import Rule, like, notation, reduction, row, rows
 
@@ -162,12 +162,12 @@ def test_a_template_that_does_not_fit_its_op_is_named_with_its_owner(
 )
 def test_a_signature_says_what_a_schema_declares(op: str, shown: str, outputs: int) -> None:
     packet, overload = op.removeprefix("aten.").split(".")
-    known = signature(getattr(getattr(torch.ops.aten, packet), overload))
+    known = facts(getattr(getattr(torch.ops.aten, packet), overload)).signature
     assert (str(known), known.outputs) == (shown, outputs)
 
 
 def test_a_signature_knows_which_output_is_written_to_which_argument() -> None:
-    known = signature(torch.ops.aten.max.dim_max)
+    known = facts(torch.ops.aten.max.dim_max).signature
     assert {p.name: p.output for p in known.parameters if p.output is not None} == {
         "max": 0,
         "max_values": 1,

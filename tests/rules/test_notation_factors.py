@@ -18,7 +18,7 @@ import dtensor_registry as dr
 from dtensor_registry import ShardingPlaceholder, case, frozen, like, notation, row, rows
 from dtensor_registry._torch.convert import from_torch
 from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.signature import signature
+from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.typical import typical_rows
 from dtensor_registry.discovery import Origin
 from dtensor_registry.lock import Lock, LockedOp, parse_lock, write_lock
@@ -194,17 +194,17 @@ def test_rows_by_name_say_groups_as_they_are_printed() -> None:
     assert named != row(out="S(2)", x="S(1)")
     rule = rows(frozen(case([named], x=4)), row(out="S(0)", x="S(0)"))
     op, args = OPS.merge.default, _call(OPS.merge.default, 8)
-    given = bind(rule, signature(op), nobody)(op, args, {})
+    given = bind(rule, facts(op).signature, nobody)(op, args, {})
     assert [show_row(entries, 1) for entries in given] == ["S(2)/8 <- S(1)", "S(0) <- S(0)"]
 
 
 def test_the_rule_of_another_op_brings_its_groups_along() -> None:
     def rule_of(name: str) -> Any:
-        return bound(OPS.merge.default), signature(OPS.merge.default)
+        return bound(OPS.merge.default), facts(OPS.merge.default).signature
 
     for rule in (like("factors.merge.default"), like("factors.merge.default", x="x")):
         op, args = OPS.merge.default, _call(OPS.merge.default, 8)
-        given = bind(rule, signature(op), rule_of)(op, args, {})
+        given = bind(rule, facts(op).signature, rule_of)(op, args, {})
         assert "S(2)/8 <- S(1)" in [show_row(entries, 1) for entries in given]
 
 
@@ -219,7 +219,7 @@ def test_no_row_that_depends_on_groups_is_derived_without_them() -> None:
 def bound(op: Any) -> Any:
     """Bind the rule of an op to it, as an installation does."""
     (rule,) = (rule for each, rule in RULES if each is op)
-    return bind(rule, signature(op), nobody)
+    return bind(rule, facts(op).signature, nobody)
 
 
 def nobody(name: str) -> Any:

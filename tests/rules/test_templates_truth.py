@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from dtensor_registry._torch.signature import signature
+from dtensor_registry._torch.schema import facts
 from dtensor_registry.rules import (
     Rule,
     Signature,
@@ -190,7 +190,7 @@ def test_every_row_that_a_template_offers_is_proven(
     op: Any, rule: Any, calls: list[tuple[Any, ...]]
 ) -> None:
     if hasattr(op, "_schema"):
-        rule = bind(rule, signature(op), no_other)
+        rule = bind(rule, facts(op).signature, no_other)
     report = check(op, [(args, {}) for args in calls], rule, budget=0)
     offered = {
         for_any_groups(show_row(row, len(tensor_inputs(args, {}))))

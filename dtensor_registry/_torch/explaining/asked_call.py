@@ -80,7 +80,7 @@ def find_overload(op: Any) -> OpOverload:
 
 def _takes_tensors(name: str) -> bool:
     op = find_op(name)
-    return op is not None and any(argument.tensor for argument in facts(op).arguments)
+    return op is not None and any(argument.is_tensor for argument in facts(op).parameters)
 
 
 def _no_such(name: str) -> str:
