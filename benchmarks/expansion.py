@@ -21,15 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dtensor_registry.costs import Topology
-from dtensor_registry.expansion import Problem, TensorInput, cheapest
-from dtensor_registry.placements import (
-    REPLICATE,
-    Partial,
-    Placement,
-    Shard,
-    parse_placements,
-)
+from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard, parse_placements
+from dtensor_registry.planner import Problem, TensorInput, Topology, cheapest
 
 _ITEMSIZE = 4
 

@@ -17,7 +17,7 @@ from torch.distributed.tensor._op_schema import OpSchema
 import dtensor_registry as dr
 from benchmarks.cases import BARE_UP_TO, Subject, mesh_of
 from benchmarks.figure import BOTH, Figure, Side
-from dtensor_registry._torch import decide
+from dtensor_registry.torch_runtime import decide
 
 
 class Switch:

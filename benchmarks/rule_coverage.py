@@ -23,13 +23,13 @@ import torch
 import torch._prims  # registers torch.ops.prims
 
 from benchmarks.counterexamples import counterexample
-from dtensor_registry._torch.catalog import SINGLE_DIM
 from dtensor_registry._torch.checking.samples import samples_for
 from dtensor_registry._torch.checking.subjects import Subject, find_subjects
 from dtensor_registry._torch.checking.torch_rules import torch_rule
-from dtensor_registry._torch.tables import LEDGER
 from dtensor_registry.rules import TensorMeta, tensor_inputs
 from dtensor_registry.settings import Settings
+from dtensor_registry.torch_patch.catalog import SINGLE_DIM
+from dtensor_registry.torch_patch.table_patcher import LEDGER
 from dtensor_registry.verification import Sample
 from dtensor_registry.verification.backward import judge_backward
 from dtensor_registry.verification.inputs import telling, variants

@@ -114,9 +114,10 @@ def _give_missing_rules() -> None:
     import acme_kernels.dtensor
     import dtensor_registry_matrix
     import dtensor_registry_pointwise
-    from dtensor_registry._torch.catalog import TorchCatalog, find_op
-    from dtensor_registry._torch.convert import row_from_rule, row_to_torch
-    from dtensor_registry._torch.schema import runtime_schema_info
+    from dtensor_registry.torch_patch.catalog import TorchCatalog
+    from dtensor_registry.torch_runtime.conversion import row_from_rule, row_to_torch
+    from dtensor_registry.torch_runtime.ops import find_op
+    from dtensor_registry.torch_runtime.schema import runtime_schema_info
 
     known = DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs
     providers = (acme_kernels.dtensor, dtensor_registry_matrix, dtensor_registry_pointwise)

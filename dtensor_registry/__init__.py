@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dtensor_registry.checkup import Checkup, doctor
+    from dtensor_registry.diagnosis import Checkup, doctor
     from dtensor_registry.hookspecs import hookimpl
     from dtensor_registry.installation import (
         Installation,
@@ -98,7 +98,7 @@ __all__ = [
 ]
 
 
-_HOMES = ("hookspecs", "placements", "rules", "settings", "checkup", "installation")
+_HOMES = ("hookspecs", "placements", "rules", "settings", "diagnosis", "installation")
 """Modules that have the names, those that need torch last."""
 
 

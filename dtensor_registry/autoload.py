@@ -98,7 +98,7 @@ class _AfterDTensor:
 
 def _install() -> None:
     # Below the host's own imports it cannot be installed; and the program is about to do it.
-    if "dtensor_registry._torch" not in sys.modules:
+    if "dtensor_registry.torch_runtime" not in sys.modules:
         import_module("dtensor_registry.installation").install()
 
 

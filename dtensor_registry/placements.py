@@ -1,7 +1,7 @@
 """Placements of one tensor on one mesh dim: the values, one parser and one printer.
 
 The host computes with these small frozen values and meets torch's own placement
-classes only at the border (`dtensor_registry._torch.convert`). That keeps every
+classes only at the border (`dtensor_registry.torch_runtime.conversion`). That keeps every
 search and every rule template pure: they run, and are tested, without torch.
 
 The notation, used in messages, in tests and on the command line:

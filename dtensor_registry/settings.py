@@ -47,9 +47,7 @@ from dtensor_registry.setting_mistakes import (
     tell_unknown,
     tell_unusable,
 )
-from dtensor_registry.setting_mistakes import (
-    nearest as nearest,
-)
+from dtensor_registry.setting_mistakes import nearest as nearest
 
 SWITCHES = ("AUTOLOAD", "LONG")
 """Variables with the prefix that are no settings: see autoload.py and testing/conformance.py."""

@@ -52,7 +52,7 @@ def clean_loan() -> Iterator[None]:
     """Fail a test that leaves a rule in force, or another entry in torch's tables."""
     before = _tables()
     yield
-    loan = sys.modules.get("dtensor_registry._torch.loan")
+    loan = sys.modules.get("dtensor_registry.torch_patch.override_stack")
     if loan is None:
         return
     left = [layer.name for layer in loan.LOAN.layers]

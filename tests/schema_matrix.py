@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._ops.single_dim_strategy import register_single_dim_strategy
 
 import dtensor_registry as dr
-from dtensor_registry._torch.convert import row_to_torch
+from dtensor_registry.torch_runtime.conversion import row_to_torch
 from tests.schema.kind import Kind
 from tests.schema.kinds_inputs import INPUTS
 from tests.schema.kinds_results import RESULTS

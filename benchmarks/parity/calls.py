@@ -15,7 +15,6 @@ from typing import Any
 
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.catalog import find_op, overloads
 from dtensor_registry._torch.checking.dispatched import Wanted, wanted_of
 from dtensor_registry._torch.checking.samples import known_samples
 from dtensor_registry._torch.checking.starts import (
@@ -26,8 +25,10 @@ from dtensor_registry._torch.checking.starts import (
     starts,
 )
 from dtensor_registry._torch.checking.torch_rules import torch_rows
-from dtensor_registry._torch.decompositions import is_decomposed
-from dtensor_registry._torch.tables import dispatcher, has_rule
+from dtensor_registry.torch_patch.decompositions import is_decomposed
+from dtensor_registry.torch_patch.table_patcher import has_rule
+from dtensor_registry.torch_runtime.dispatcher import dispatcher
+from dtensor_registry.torch_runtime.ops import find_op, overloads
 from dtensor_registry.verification import Sample, run_whole
 from dtensor_registry.verification.wholerun import alike_memory, is_deterministic
 

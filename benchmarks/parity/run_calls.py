@@ -15,7 +15,7 @@ from benchmarks.parity.calls import Call, calls_of, ops_of_torch, write_calls
 from benchmarks.parity.pool import Pool
 from benchmarks.parity.verdict import Compared, Seen
 from benchmarks.parity.ways import Way
-from dtensor_registry._torch.catalog import find_op
+from dtensor_registry.torch_runtime.ops import find_op
 
 SECONDS = 60.0
 """What a call may take; bare torch is slow for some of them, and other work for all."""

@@ -25,13 +25,13 @@ def enter(way: Way | Literal["uncorrected"]) -> None:
             something in force.
     """
     if way == "bare":
-        overrides = sys.modules.get("dtensor_registry._torch.loan")
+        overrides = sys.modules.get("dtensor_registry.torch_patch.override_stack")
         if overrides is not None and overrides.LOAN.layers:
             raise RuntimeError("the registry is installed in a process of bare torch")
         return
     import dtensor_registry as dr
-    from dtensor_registry._torch.pending_values import PendingValueWarning
     from dtensor_registry.settings import FallbackSettings, Settings
+    from dtensor_registry.torch_runtime.pending_values import PendingValueWarning
 
     # A program that is warned of wrong numbers is not silently wrong: it counts as refused.
     warnings.filterwarnings("error", category=PendingValueWarning)

@@ -1,8 +1,3 @@
-"""The only code that touches torch's private API.
+"""Explaining, auditing and checking; each moves to a folder of its own."""
 
-Importing it checks that this torch has what the host needs; see `surface`.
-"""
-
-from dtensor_registry._torch.surface import check_surface
-
-check_surface()
+from dtensor_registry import torch_runtime as torch_runtime  # checks this torch first

@@ -14,9 +14,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry._torch.amended import AmendedTorch
 from dtensor_registry._torch.auditing.collectives import bytes_put_in, collective
-from dtensor_registry._torch.auditing.lines import Lines
 from dtensor_registry._torch.auditing.rows import (
     AuditRow,
     Kind,
@@ -25,15 +23,18 @@ from dtensor_registry._torch.auditing.rows import (
     write_sum,
     write_table,
 )
-from dtensor_registry._torch.convert import placements_from_torch
-from dtensor_registry._torch.corrected import CorrectedRule
-from dtensor_registry._torch.execute import waits_for_shapes
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.tables import HANDLERS, LEDGER, dispatcher, has_rule, propagator
 from dtensor_registry.discovery import PROGRAM as THIS_PROGRAM
 from dtensor_registry.placements import show_placements
 from dtensor_registry.rules.strategy import SourceLine
+from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER, has_rule
+from dtensor_registry.torch_runtime.amended import AmendedTorch
+from dtensor_registry.torch_runtime.conversion import placements_from_torch
+from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
+from dtensor_registry.torch_runtime.execute import waits_for_shapes
+from dtensor_registry.torch_runtime.installed_rule import InstalledRule
+from dtensor_registry.torch_runtime.source_lines import Lines
 
 Place = tuple[SourceLine | None, bool]
 """A line of the program, and whether the call is part of its backward pass."""

@@ -16,8 +16,6 @@ from typing import Any
 
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.catalog import find_op
-from dtensor_registry._torch.schema import facts
 from dtensor_registry._torch.tracing import Moved, trace
 from dtensor_registry.errors import DerivationError
 from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard, ShardingPlaceholder
@@ -25,6 +23,8 @@ from dtensor_registry.rules import NamedRow, Rule, Signature
 from dtensor_registry.rules.frozen import Case, Frozen, seen_of
 from dtensor_registry.rules.signature import seats
 from dtensor_registry.rules.strategy import op_name
+from dtensor_registry.torch_runtime.ops import find_op
+from dtensor_registry.torch_runtime.schema import facts
 from dtensor_registry.verification import Sample, check
 from dtensor_registry.verification.inputs import sample_of
 from dtensor_registry.verification.static import show_row

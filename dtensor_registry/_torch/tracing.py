@@ -15,10 +15,10 @@ from torch.distributed.tensor._op_schema import OpSchema
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dtensor_registry._torch.convert import from_torch, to_torch
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.errors import DerivationError, NoValidRowError
 from dtensor_registry.placements import Placement
+from dtensor_registry.torch_runtime.conversion import from_torch, to_torch
+from dtensor_registry.torch_runtime.dispatcher import propagator
 from dtensor_registry.verification.wholerun import fill
 
 

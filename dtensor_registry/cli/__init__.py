@@ -1,5 +1,5 @@
 """The command `dtensor-registry`: it prints what the rest of the package computes."""
 
-from dtensor_registry.cli.program import main
+from dtensor_registry.cli.command_line import main
 
 __all__ = ["main"]

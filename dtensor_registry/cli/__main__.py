@@ -2,6 +2,6 @@
 
 import sys
 
-from dtensor_registry.cli.program import main
+from dtensor_registry.cli.command_line import main
 
 sys.exit(main())

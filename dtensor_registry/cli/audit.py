@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
-from dtensor_registry.cli.destination import check_destination
-from dtensor_registry.cli.pages import render, write_page
-from dtensor_registry.cli.screen import (
+from dtensor_registry.cli.output import (
     print_json,
     print_lines,
     print_table,
     print_warnings,
     without_plugin_warnings,
 )
+from dtensor_registry.cli.output_file import check_destination
+from dtensor_registry.cli.pages import render, write_page
 from dtensor_registry.errors import NotationError, SettingsError
 from dtensor_registry.explanation import AskedMesh, parse_mesh
 from dtensor_registry.settings import read_settings

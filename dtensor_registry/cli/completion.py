@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dtensor_registry.cli.command import PROBLEM
-from dtensor_registry.cli.screen import print_error
+from dtensor_registry.cli.output import print_error
 from dtensor_registry.errors import MissingPackageError
 
 OPTION = "--print-completion"

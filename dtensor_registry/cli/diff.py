@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
-from dtensor_registry.cli.screen import print_json, print_lines, without_plugin_warnings
+from dtensor_registry.cli.output import print_json, print_lines, without_plugin_warnings
 from dtensor_registry.lock import Difference, differences, read_lock
 from dtensor_registry.settings import read_settings
 
@@ -39,7 +39,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     settings = read_settings()
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
-    from dtensor_registry.installation.locking import current_lock
+    from dtensor_registry.lock.capture import current_lock
 
     before = read_lock(arguments.before)
     with without_plugin_warnings():

@@ -6,9 +6,9 @@ import argparse
 
 from pydantic import BaseModel, ConfigDict
 
-from dtensor_registry.checkup import Checkup, State, doctor
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
-from dtensor_registry.cli.screen import print_json, print_lines
+from dtensor_registry.cli.output import print_json, print_lines
+from dtensor_registry.diagnosis import Checkup, State, doctor
 from dtensor_registry.settings import read_settings
 
 

@@ -7,13 +7,13 @@ import importlib
 from pathlib import Path
 
 from dtensor_registry.cli.command import FINE, PROBLEM, USAGE, Command
-from dtensor_registry.cli.destination import check_destination
-from dtensor_registry.cli.screen import (
+from dtensor_registry.cli.output import (
     print_error,
     print_json,
     print_lines,
     without_plugin_warnings,
 )
+from dtensor_registry.cli.output_file import check_destination
 from dtensor_registry.errors import AskedError, NotationError, SettingsError
 from dtensor_registry.explanation import Explanation, ExplanationReport, parse_argument
 from dtensor_registry.settings import read_settings

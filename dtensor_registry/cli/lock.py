@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from dtensor_registry.cli.command import FINE, Command
-from dtensor_registry.cli.destination import check_destination, write_destination
-from dtensor_registry.cli.screen import print_lines, without_plugin_warnings
+from dtensor_registry.cli.output import print_lines, without_plugin_warnings
+from dtensor_registry.cli.output_file import check_destination, write_destination
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.lock import is_lock, write_lock
 from dtensor_registry.settings import read_settings
@@ -24,7 +24,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.file is not None:
         _check(arguments.file)
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
-    from dtensor_registry.installation.locking import current_lock
+    from dtensor_registry.lock.capture import current_lock
 
     with without_plugin_warnings():
         lock = current_lock(settings)

@@ -16,9 +16,9 @@ from packaging.version import Version
 from pydantic import BaseModel, ConfigDict
 
 from dtensor_registry.cli.command import FINE, Command
-from dtensor_registry.cli.screen import print_json, print_lines
-from dtensor_registry.discovery.checks import RESERVED
+from dtensor_registry.cli.output import print_json, print_lines
 from dtensor_registry.discovery.load import HOST
+from dtensor_registry.discovery.settings_check import RESERVED
 from dtensor_registry.discovery.values import normal_name
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.settings import read_settings

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pydantic import BaseModel, ConfigDict
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
-from dtensor_registry.cli.screen import (
+from dtensor_registry.cli.output import (
     print_error,
     print_json,
     print_lines,
@@ -125,8 +125,8 @@ def _resolve(
 ) -> tuple[Resolution, ConflictingStrategiesError | None, tuple[str, ...]]:
     """Resolve as `install()` would; after a conflict, once more without the ops in conflict."""
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
-    from dtensor_registry._torch.program import origins
-    from dtensor_registry._torch.winners import Winners
+    from dtensor_registry.torch_patch.program_rules import origins
+    from dtensor_registry.torch_patch.winners import Winners
 
     with without_plugin_warnings():
         discovery = discover(settings)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel, ConfigDict
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
-from dtensor_registry.cli.screen import (
+from dtensor_registry.cli.output import (
     print_json,
     print_lines,
     print_table,
@@ -23,7 +23,7 @@ from dtensor_registry.discovery import (
     discover,
     list_plugins,
 )
-from dtensor_registry.discovery.checks import check_required, unknown_names
+from dtensor_registry.discovery.settings_check import check_required, unknown_names
 from dtensor_registry.settings import Settings, read_settings
 
 STYLES = {"active": "green", "disabled": "yellow", "not allowed": "yellow", "failed": "red"}

@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
-from dtensor_registry.cli.destination import check_destination, write_destination
-from dtensor_registry.cli.screen import (
+from dtensor_registry.cli.output import (
     print_json,
     print_lines,
     print_table,
     print_warnings,
     without_plugin_warnings,
 )
+from dtensor_registry.cli.output_file import check_destination, write_destination
 from dtensor_registry.settings import read_settings
 
 if TYPE_CHECKING:

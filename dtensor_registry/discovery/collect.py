@@ -13,9 +13,14 @@ from dataclasses import replace
 import pluggy
 
 from dtensor_registry import hookspecs
-from dtensor_registry.discovery.checks import admit, check_pins, check_required, unknown_names
-from dtensor_registry.discovery.installed import Declared, find_plugins
+from dtensor_registry.discovery.distributions import Declared, find_plugins
 from dtensor_registry.discovery.load import Watch, load, refuse_nested
+from dtensor_registry.discovery.settings_check import (
+    admit,
+    check_pins,
+    check_required,
+    unknown_names,
+)
 from dtensor_registry.discovery.values import Contribution, Discovery, Fallback, Plugin
 from dtensor_registry.errors import BrokenPluginsError, PluginError
 from dtensor_registry.hookspecs import PROJECT

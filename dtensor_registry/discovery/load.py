@@ -16,7 +16,7 @@ import pluggy
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 
-from dtensor_registry.discovery.checks import RESERVED
+from dtensor_registry.discovery.settings_check import RESERVED
 from dtensor_registry.discovery.values import (
     Contribution,
     Fallback,

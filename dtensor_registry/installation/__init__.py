@@ -3,12 +3,12 @@
 from dtensor_registry._torch.audit import Audit, audit
 from dtensor_registry._torch.auditing.rows import AuditRow
 from dtensor_registry._torch.derive import Derivation, derive
-from dtensor_registry._torch.fallback import FallbackWarning
-from dtensor_registry._torch.replicate import replicate_op_strategy
 from dtensor_registry.installation.context import OpStrategyPack, implicit_strategy_context
 from dtensor_registry.installation.explaining import explain
-from dtensor_registry.installation.local import Registration, register_single_dim_strategy
-from dtensor_registry.installation.plugins import Installation, install
+from dtensor_registry.installation.installer import Installation, install
+from dtensor_registry.installation.registration import Registration, register_single_dim_strategy
+from dtensor_registry.torch_patch.fallback import FallbackWarning
+from dtensor_registry.torch_patch.replicate import replicate_op_strategy
 
 __all__ = [
     "Audit",

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dtensor_registry._torch.catalog import Op, TorchCatalog, find_op
-from dtensor_registry._torch.entries import full_mesh_entry
-from dtensor_registry._torch.fallback import FallbackPolicy
-from dtensor_registry._torch.loan import LOAN, Layer
-from dtensor_registry._torch.replicate import replicate_op_strategy
-from dtensor_registry._torch.trespass import watch
 from dtensor_registry.discovery import Fallback, discover
 from dtensor_registry.errors import InvalidContributionError
-from dtensor_registry.installation.fingerprint import of_fallbacks, of_rules
-from dtensor_registry.installation.plugins import in_force
+from dtensor_registry.fingerprint import of_fallbacks, of_rules
+from dtensor_registry.installation.installer import in_force
 from dtensor_registry.resolution import resolve
 from dtensor_registry.rules.strategy import op_name
 from dtensor_registry.settings import Settings, read_settings
+from dtensor_registry.torch_patch.catalog import Op, TorchCatalog
+from dtensor_registry.torch_patch.entries import full_mesh_entry
+from dtensor_registry.torch_patch.fallback import FallbackPolicy
+from dtensor_registry.torch_patch.import_guard import watch
+from dtensor_registry.torch_patch.override_stack import LOAN, Layer
+from dtensor_registry.torch_patch.replicate import replicate_op_strategy
+from dtensor_registry.torch_runtime.ops import find_op
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dtensor_registry._torch.explaining.explain import Wanted, explain_call, exp
 from dtensor_registry._torch.explaining.stage import look, made_up_mesh
 from dtensor_registry.errors import AskedError, ConflictingStrategiesError
 from dtensor_registry.explanation import Explanation, parse_mesh
-from dtensor_registry.installation.plugins import Installation, in_force, install_for_a_moment
+from dtensor_registry.installation.installer import Installation, in_force, install_for_a_moment
 from dtensor_registry.settings import read_settings
 
 Mesh = str | int | Sequence[int] | DeviceMesh

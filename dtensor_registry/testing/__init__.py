@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from dtensor_registry.testing.conformance import StrategyConformance
 
 if TYPE_CHECKING:
-    from dtensor_registry._torch.catalog import overloads
     from dtensor_registry._torch.checking.installed import check_installed
     from dtensor_registry._torch.checking.local_ranks import simulated_mesh
     from dtensor_registry._torch.checking.torch_rules import torch_rows
+    from dtensor_registry.torch_runtime.ops import overloads
     from dtensor_registry.verification import check, check_row
 
 _HOMES = {

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from dtensor_registry.costs import Topology, price
 from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard
+from dtensor_registry.planner import Topology, price
 from dtensor_registry.verification.compare import tolerance_of
 from dtensor_registry.verification.pieces import is_inexact
 from dtensor_registry.verification.rebuild import rebuild_difference

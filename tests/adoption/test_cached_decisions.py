@@ -11,8 +11,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
 import dtensor_registry as dr
-from dtensor_registry._torch import hooks
-from dtensor_registry._torch.hooks import CacheKeyWarning
+from dtensor_registry.torch_patch import dispatch_hooks
+from dtensor_registry.torch_patch.dispatch_hooks import CacheKeyWarning
 
 LEFT_OUT = dr.SchemaInfo()
 """No argument but the tensors is in the key."""
@@ -61,7 +61,7 @@ def test_a_number_is_in_the_key_unless_the_author_takes_it_out(
 def test_at_most_a_bounded_number_of_decisions_of_one_op_is_cached(
     scale: Any, sharded: DTensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hooks, "MAX_CACHED", 8)
+    monkeypatch.setattr(dispatch_hooks, "MAX_CACHED", 8)
     with dr.register_single_dim_strategy(scale)(dr.pointwise()):
         with pytest.warns(CacheKeyWarning, match="was decided 8 times"):
             decided(scale, sharded, range(30))

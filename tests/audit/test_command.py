@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry._torch.loan import LOAN
 from dtensor_registry.cli import main
 from dtensor_registry.cli.audit import AuditReport
+from dtensor_registry.torch_patch.override_stack import LOAN
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "audit.schema.json"
 

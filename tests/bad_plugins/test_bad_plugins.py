@@ -19,9 +19,9 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.loan import LOAN
 from dtensor_registry.discovery import PluginWarning, load
 from dtensor_registry.errors import BrokenPluginsError
+from dtensor_registry.torch_patch.override_stack import LOAN
 
 # By path: test files are modules of no package.
 _spec = importlib.util.spec_from_file_location(

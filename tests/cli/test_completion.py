@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dtensor_registry.cli import main
+from dtensor_registry.cli.command_line import COMMANDS
 from dtensor_registry.cli.completion import SHELLS
-from dtensor_registry.cli.program import COMMANDS
 
 COMPLETE = """
 source "$1"

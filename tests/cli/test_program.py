@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from dtensor_registry import cli
-from dtensor_registry.cli import program
+from dtensor_registry.cli import command_line
 from dtensor_registry.cli.command import Command
-from dtensor_registry.cli.program import COMMANDS, build_parser, main, parse
+from dtensor_registry.cli.command_line import COMMANDS, build_parser, main, parse
 from dtensor_registry.errors import RegistryError, SettingsError
 
 
@@ -202,4 +202,4 @@ def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
 def running(run: Callable[[argparse.Namespace], int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Make `plugins` a command that runs this."""
     plugins = next(command for command in COMMANDS if command.name == "plugins")
-    monkeypatch.setattr(program, "COMMANDS", (replace(plugins, run=run),))
+    monkeypatch.setattr(command_line, "COMMANDS", (replace(plugins, run=run),))

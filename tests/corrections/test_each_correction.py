@@ -12,10 +12,10 @@ from packaging.version import Version
 from torch.distributed.tensor import DTensor
 
 import dtensor_registry as dr
-from dtensor_registry._torch.catalog import find_op
 from dtensor_registry._torch.checking.local_ranks import of_pieces, on_every_rank, plainly
 from dtensor_registry.placements import Partial, Placement, Shard, parse_placements
 from dtensor_registry.testing.only import only
+from dtensor_registry.torch_runtime.ops import find_op
 from dtensor_registry.verification.pieces import reduce_parts
 from dtensor_registry_corrections.correction import Correction, Example
 from dtensor_registry_corrections.rows import CORRECTIONS

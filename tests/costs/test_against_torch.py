@@ -24,7 +24,6 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.distributed.tensor.placement_types import _StridedShard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from dtensor_registry.costs import Topology, itemise, needs_torch, price, steps
 from dtensor_registry.placements import (
     REPLICATE,
     Partial,
@@ -33,6 +32,7 @@ from dtensor_registry.placements import (
     Shard,
     StridedShard,
 )
+from dtensor_registry.planner import Topology, itemise, needs_torch, price, steps
 
 LONG = os.environ.get("DTENSOR_REGISTRY_LONG") == "1"
 MOVES_PER_MESH = 40

@@ -11,9 +11,9 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.prices import topology_of
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.settings import read_settings
+from dtensor_registry.torch_runtime.move_prices import topology_of
 
 SLOW = {"bandwidth": 0.001}
 

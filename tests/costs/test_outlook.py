@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dtensor_registry.costs import SLACK, Outlook, Topology, price
 from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard
+from dtensor_registry.planner import SLACK, Outlook, Topology, price
 
 TARGETS = 1_500
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dtensor_registry.costs import needs_torch, steps
-from dtensor_registry.placements import (
-    Partial,
-    Placements,
-    Shard,
-    StridedShard,
-    parse_placements,
-)
+from dtensor_registry.placements import Partial, Placements, Shard, StridedShard, parse_placements
+from dtensor_registry.planner import needs_torch, steps
 
 
 def placements(text: str) -> Placements:

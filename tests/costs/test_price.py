@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.costs import Topology, itemise, price
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.placements import REPLICATE, Partial, Shard
+from dtensor_registry.planner import Topology, itemise, price
 
 GIB = 2**30
 TOPOLOGY = Topology((4, 2), bandwidth=(100.0, 50.0), latency=(1.0, 0.5))

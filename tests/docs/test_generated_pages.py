@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtensor_registry.cli import main
-from dtensor_registry.cli.program import COMMANDS
+from dtensor_registry.cli.command_line import COMMANDS
 from dtensor_registry.settings import Settings, read_settings
 from tests.docs.snippets import DOCS, snippets
 from tests.docs.write_pages import SCHEMAS, pages, schema_of

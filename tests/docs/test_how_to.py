@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry._torch.loan import LOAN
 from dtensor_registry.cli import main
+from dtensor_registry.torch_patch.override_stack import LOAN
 from tests.docs.snippets import DOCS, Snippet, run_python, snippets
 
 PAGE = DOCS / "how-to.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dtensor_registry import hookspecs
-from dtensor_registry.cli.program import parse
+from dtensor_registry.cli.command_line import parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

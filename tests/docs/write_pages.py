@@ -18,9 +18,9 @@ from pydantic.fields import FieldInfo
 
 from dtensor_registry.autoload import SWITCH
 from dtensor_registry.cli.command import Command
+from dtensor_registry.cli.command_line import COMMANDS, NAME, build_parser
 from dtensor_registry.cli.ops import OpsReport
 from dtensor_registry.cli.plugins import PluginsReport
-from dtensor_registry.cli.program import COMMANDS, NAME, build_parser
 from dtensor_registry.cli.verify import VerifyReport
 from dtensor_registry.settings import PREFIX, SWITCHES, FallbackSettings, LinkSettings, Settings
 

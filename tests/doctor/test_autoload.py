@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from dtensor_registry import autoload
-from dtensor_registry.checkup.autoloading import check_autoload
+from dtensor_registry.diagnosis.autoload_check import check_autoload
 
 ENTRY_POINT = "[torch.backends]\nautoload_test = dtensor_registry.autoload:autoload\n"
 
 REPORT = """
 import json, sys
 from dtensor_registry import autoload
-from dtensor_registry.installation.plugins import in_force
-from dtensor_registry._torch.loan import LOAN
+from dtensor_registry.installation.installer import in_force
+from dtensor_registry.torch_patch.override_stack import LOAN
 import dtensor_registry as dr
 held = in_force()
 print(json.dumps({

@@ -12,16 +12,17 @@ import pytest
 import torch
 
 import dtensor_registry as dr
-from dtensor_registry._torch import compile_caches
-from dtensor_registry._torch.foreign import author_of
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.tables import ABSENT, propagator, read, store
-from dtensor_registry.checkup import Check, Checkup, examination, process
-from dtensor_registry.checkup.values import judge
 from dtensor_registry.cli import main
+from dtensor_registry.diagnosis import Check, Checkup, examination, process_checks
+from dtensor_registry.diagnosis.findings import judge
 from dtensor_registry.discovery import load
 from dtensor_registry.errors import UnsupportedTorchError
 from dtensor_registry.testing.only import only
+from dtensor_registry.torch_patch import compile_caches
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.table_patcher import ABSENT, read, store
+from dtensor_registry.torch_patch.third_party import author_of
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 HERE = Path(__file__)
 EXP = torch.ops.aten.exp.default
@@ -262,8 +263,8 @@ def test_in_force_is_told_with_its_fingerprint(plugin: Any) -> None:
 def test_a_torch_outside_of_the_tested_range_warns(
     tested: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "TESTED", tested)
-    found = process.check_torch()
+    monkeypatch.setattr(process_checks, "TESTED", tested)
+    found = process_checks.check_torch()
     assert found.state == "warn"
     assert found.next_step == f"pip install 'torch>={tested[0]},<={tested[1]}'"
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from dtensor_registry._torch.loan import LOAN
 from dtensor_registry.cli import main
 from dtensor_registry.cli.doctor import DoctorReport
+from dtensor_registry.torch_patch.override_stack import LOAN
 
 DOCS = Path(__file__).parents[2] / "docs"
 

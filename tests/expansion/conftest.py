@@ -11,16 +11,6 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.costs import Topology, needs_torch, price
-from dtensor_registry.expansion import (
-    Candidate,
-    Grouped,
-    Problem,
-    Row,
-    TensorInput,
-    cheapest,
-    cheapest_exhaustive,
-)
 from dtensor_registry.placements import (
     REPLICATE,
     Partial,
@@ -28,6 +18,18 @@ from dtensor_registry.placements import (
     Placements,
     Shard,
     StridedShard,
+)
+from dtensor_registry.planner import (
+    Candidate,
+    Grouped,
+    Problem,
+    Row,
+    TensorInput,
+    Topology,
+    cheapest,
+    cheapest_exhaustive,
+    needs_torch,
+    price,
 )
 
 SIZES = (0, 1, 2, 3, 7, 8, 64, 1000, 4096)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtensor_registry.costs import Topology
-from dtensor_registry.expansion import Choice, Problem, TensorInput, cheapest
 from dtensor_registry.placements import parse_placements
+from dtensor_registry.planner import Choice, Problem, TensorInput, Topology, cheapest
 
 MM = "R R R | P(sum) S(1) S(0) | S(0) S(0) R | S(1) R S(1)"
 

@@ -9,17 +9,10 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.costs import Topology
-from dtensor_registry.expansion import (
-    Problem,
-    Row,
-    TensorInput,
-    branch_and_bound,
-    cheapest,
-)
-from dtensor_registry.expansion.branch_and_bound import Search
-from dtensor_registry.expansion.moves import Moves
 from dtensor_registry.placements import REPLICATE, Partial, Placements, Shard, parse_placements
+from dtensor_registry.planner import Problem, Row, TensorInput, Topology, branch_and_bound, cheapest
+from dtensor_registry.planner.branch_and_bound import Search
+from dtensor_registry.planner.targets import Moves
 
 SIX = Topology.assumed((2,) * 6, devices_per_host=8)
 

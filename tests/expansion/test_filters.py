@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.costs import Topology
-from dtensor_registry.expansion import Grouped, Problem, TensorInput
-from dtensor_registry.expansion.filters import keep
-from dtensor_registry.expansion.moves import Moves
-from dtensor_registry.expansion.table import Kinds, table_of
 from dtensor_registry.placements import Partial, Placement, Shard, StridedShard, parse_placements
+from dtensor_registry.planner import Grouped, Problem, TensorInput, Topology
+from dtensor_registry.planner.row_filters import keep
+from dtensor_registry.planner.row_table import Kinds, table_of
+from dtensor_registry.planner.targets import Moves
 
 
 def tensor(source: str, shape: tuple[int, ...] = (64, 64), **more: Any) -> TensorInput:

@@ -14,21 +14,23 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.costs import Bounds, Outlook, Topology
-from dtensor_registry.expansion import (
+from dtensor_registry.placements import Placements, parse_placements
+from dtensor_registry.planner import (
+    Bounds,
     Choice,
     Grouped,
+    Outlook,
     Problem,
     TensorInput,
+    Topology,
     branch_and_bound,
     cheapest,
-    filters,
+    row_filters,
     search,
 )
-from dtensor_registry.expansion.branch_and_bound import Search
-from dtensor_registry.expansion.moves import Moves
-from dtensor_registry.expansion.table import Kinds, table_of
-from dtensor_registry.placements import Placements, parse_placements
+from dtensor_registry.planner.branch_and_bound import Search
+from dtensor_registry.planner.row_table import Kinds, table_of
+from dtensor_registry.planner.targets import Moves
 
 CALLS = 500
 CHUNKS = 200 if os.environ.get("DTENSOR_REGISTRY_LONG") == "1" else 5
@@ -121,7 +123,7 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         Kinds, "among", lambda placements: None
     ),
     "rows not told apart by whether they cut an output's groups": lambda patch: patch.setattr(
-        filters, "_grouped_outputs", lambda problem: {}
+        row_filters, "_grouped_outputs", lambda problem: {}
     ),
     "inputs whose groups are taken for smaller": lambda patch: patch.setattr(
         Moves, "_cut", _cuts_even_whole_groups(Moves._cut)
@@ -143,7 +145,7 @@ def test_the_comparison_notices(
 
 PROGRAM = """
 import runpy, sys
-from dtensor_registry.expansion import cheapest
+from dtensor_registry.planner import cheapest
 names = runpy.run_path(sys.argv[1])
 draw = names["Draw"](7)
 for _ in range(300):

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.costs import Topology
-from dtensor_registry.expansion import (
+from dtensor_registry.placements import Placements, ShardingPlaceholder, parse_placements
+from dtensor_registry.planner import (
     Grouped,
     Problem,
     TensorInput,
+    Topology,
     grouped_dims,
     objection,
     objections,
 )
-from dtensor_registry.placements import Placements, ShardingPlaceholder, parse_placements
 
 
 def read(text: str) -> Any:

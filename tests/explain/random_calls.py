@@ -11,10 +11,10 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, distribute_tensor
 
-from dtensor_registry._torch.convert import placements_to_torch
-from dtensor_registry.expansion import mixed_partial
 from dtensor_registry.explanation import AskedTensor
 from dtensor_registry.placements import REPLICATE, Partial, Shard
+from dtensor_registry.planner import mixed_partial
+from dtensor_registry.torch_runtime.conversion import placements_to_torch
 
 
 @torch.library.custom_op("explain_tests::whole", mutates_args=())

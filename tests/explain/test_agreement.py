@@ -12,10 +12,10 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.utils._pytree import tree_leaves
 
 import dtensor_registry as dr
-from dtensor_registry._torch.catalog import find_op
-from dtensor_registry._torch.convert import placements_from_torch
 from dtensor_registry.explanation import AskedTensor, Explanation
 from dtensor_registry.explanation.values import Decider
+from dtensor_registry.torch_runtime.conversion import placements_from_torch
+from dtensor_registry.torch_runtime.ops import find_op
 from tests.conftest import PLUGINS_FIRST
 from tests.explain.random_calls import RandomCall, made_real, random_calls
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.explanation import ExplanationReport
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 ADD = """
     from dtensor_registry import SingleDimStrategy, hookimpl, pointwise

@@ -19,7 +19,6 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 import dtensor_registry as dr
 from dtensor_registry._torch.checking.local_ranks import simulated_mesh
 from dtensor_registry._torch.explaining import listing
-from dtensor_registry._torch.loan import LOAN
 from dtensor_registry.cli import main
 from dtensor_registry.errors import (
     AskedError,
@@ -29,6 +28,7 @@ from dtensor_registry.errors import (
     NoValidRowError,
 )
 from dtensor_registry.explanation import Explanation
+from dtensor_registry.torch_patch.override_stack import LOAN
 from tests.conftest import PLUGINS_FIRST
 from tests.explain.random_calls import whole
 

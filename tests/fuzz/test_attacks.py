@@ -18,7 +18,7 @@ from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tenso
 from torch.distributed.tensor.placement_types import _MaskPartial, _StridedShard
 
 import dtensor_registry as dr
-from dtensor_registry.checkup.plugins import check_metadata
+from dtensor_registry.diagnosis.plugin_checks import check_metadata
 from dtensor_registry.discovery import PluginWarning, discover, list_plugins
 from dtensor_registry.errors import RegistryError
 from dtensor_registry.settings import FallbackSettings, Settings, read_settings

@@ -26,10 +26,11 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.surface import RULE_TABLES
-from dtensor_registry._torch.tables import HANDLERS, LEDGER, dispatcher, propagator
-from dtensor_registry.installation import plugins
+from dtensor_registry.installation import installer
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER
+from dtensor_registry.torch_runtime.compat import RULE_TABLES
+from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
 
 LONG = bool(os.environ.get("DTENSOR_REGISTRY_LONG"))
 EXAMPLES, STEPS = (200, 50) if LONG else (15, 40)
@@ -258,7 +259,7 @@ def made_up_plugins(fake_distribution: Any, monkeypatch: pytest.MonkeyPatch) -> 
         named = [(NAMES[op], answer) for op, answer in claims.items()]
         fake_distribution(f"{name}-rules", SOURCE.format(name=name, claims=named))
     # Which distributions are there does not change, and looking for them is most of the time.
-    discover, found = plugins.discover, {}
+    discover, found = installer.discover, {}
 
     def once(chosen: Any, watch: Any) -> Any:
         key = chosen.model_dump_json()
@@ -266,7 +267,7 @@ def made_up_plugins(fake_distribution: Any, monkeypatch: pytest.MonkeyPatch) -> 
             found[key] = discover(chosen, watch)
         return found[key]
 
-    monkeypatch.setattr(plugins, "discover", once)
+    monkeypatch.setattr(installer, "discover", once)
     monkeypatch.setenv("DTENSOR_REGISTRY_ALLOWED", '["empty-rules"]')
     monkeypatch.setenv("DTENSOR_REGISTRY_FALLBACK__MODE", "silent")
 

@@ -18,12 +18,12 @@ import torch
 from pydantic import TypeAdapter
 
 import dtensor_registry as dr
-from dtensor_registry._torch.loan import LOAN
+from dtensor_registry import fingerprint
 from dtensor_registry.cli import main
 from dtensor_registry.cli.diff import DiffReport
 from dtensor_registry.errors import LockFileError, LockMismatchError
-from dtensor_registry.installation import fingerprint
 from dtensor_registry.lock import Lock, parse_lock
+from dtensor_registry.torch_patch.override_stack import LOAN
 
 DOCS = Path(__file__).parents[2] / "docs"
 

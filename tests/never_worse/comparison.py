@@ -14,9 +14,9 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, ShardOrderEntry,
 from torch.distributed.tensor.debug import CommDebugMode
 
 import dtensor_registry as dr
-from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry.placements import parse_placements
 from dtensor_registry.settings import Settings
+from dtensor_registry.torch_runtime.conversion import placements_to_torch
 
 DEFAULT = Settings().order
 PLUGINS_FIRST = ("*", "corrections", "pointwise", "matrix", "structure", "torch")

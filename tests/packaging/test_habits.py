@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dtensor_registry._torch.surface import TESTED
+from dtensor_registry.torch_runtime.compat import TESTED
 
 WORKFLOWS = ".github/workflows"
 

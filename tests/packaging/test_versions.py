@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from dtensor_registry._torch.surface import TESTED
+from dtensor_registry.torch_runtime.compat import TESTED
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dtensor_registry import install
-from dtensor_registry._torch.catalog import find_op
-from dtensor_registry._torch.decompositions import is_decomposed
-from dtensor_registry._torch.fallback import refusal
-from dtensor_registry._torch.tables import dispatcher, has_rule
 from dtensor_registry.settings import FallbackSettings
+from dtensor_registry.torch_patch.decompositions import is_decomposed
+from dtensor_registry.torch_patch.fallback import refusal
+from dtensor_registry.torch_patch.table_patcher import has_rule
+from dtensor_registry.torch_runtime.dispatcher import dispatcher
+from dtensor_registry.torch_runtime.ops import find_op
 
 HEADER = """\
 # Overloads that common models reach below autograd: what DTensor is asked for. Made by

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import dtensor_registry as dr
-from dtensor_registry._torch.schema import facts
 from dtensor_registry.errors import InstallError
 from dtensor_registry.rules import Rule, like, notation, reduction, row, rows
+from dtensor_registry.torch_runtime.schema import facts
 
 R, S0, S1, P = Replicate(), Shard(0), Shard(1), Partial("sum")
 

@@ -19,16 +19,9 @@ from torch.distributed.tensor._ops._einsum_strategy import gen_einsum_strategies
 from torch.distributed.tensor._ops.single_dim_strategy import _expand_single_dim_strategy_to_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from dtensor_registry.costs import Topology
 from dtensor_registry.errors import NotationError, RegistryError
-from dtensor_registry.expansion import Problem, TensorInput, candidates, fill_rows
-from dtensor_registry.placements import (
-    REPLICATE,
-    Partial,
-    Shard,
-    parse_placements,
-    show_placements,
-)
+from dtensor_registry.placements import REPLICATE, Partial, Shard, parse_placements, show_placements
+from dtensor_registry.planner import Problem, TensorInput, Topology, candidates, fill_rows
 from dtensor_registry.rules.einsum import Einsum, einsum
 from dtensor_registry.rules.metadata import TensorMeta
 from dtensor_registry.verification.truth import check_row

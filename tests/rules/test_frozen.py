@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 
 from dtensor_registry.errors import InvalidContributionError
-from dtensor_registry.rules import (
-    Frozen,
-    Parameter,
-    Signature,
-    TensorMeta,
-    case,
-    frozen,
-    row,
-)
+from dtensor_registry.rules import Frozen, Parameter, Signature, TensorMeta, case, frozen, row
 from dtensor_registry.verification.static import show_row
 
 OP = "acme.f.default"

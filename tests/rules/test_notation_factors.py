@@ -16,15 +16,15 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 import dtensor_registry as dr
 from dtensor_registry import ShardingPlaceholder, case, frozen, like, notation, row, rows
-from dtensor_registry._torch.convert import from_torch
-from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.schema import facts
-from dtensor_registry._torch.typical import typical_rows
 from dtensor_registry.discovery import Origin
 from dtensor_registry.lock import Lock, LockedOp, parse_lock, write_lock
 from dtensor_registry.rules.signature import bind
 from dtensor_registry.rules.strategy import SourceLine
 from dtensor_registry.testing import check_installed, simulated_mesh
+from dtensor_registry.torch_runtime.conversion import from_torch
+from dtensor_registry.torch_runtime.installed_rule import InstalledRule
+from dtensor_registry.torch_runtime.representative import typical_rows
+from dtensor_registry.torch_runtime.schema import facts
 from dtensor_registry.verification import check, check_row, draw
 from dtensor_registry.verification.static import show_row
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from dtensor_registry._torch.schema import facts
 from dtensor_registry.rules import (
     Rule,
     Signature,
@@ -21,6 +20,7 @@ from dtensor_registry.rules import (
     rows,
     tensor_inputs,
 )
+from dtensor_registry.torch_runtime.schema import facts
 from dtensor_registry.verification import check, draw
 from dtensor_registry.verification.static import for_any_groups, show_row
 

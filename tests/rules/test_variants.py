@@ -10,8 +10,6 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 import dtensor_registry as dr
 from dtensor_registry import placements
-from dtensor_registry._torch.catalog import TorchCatalog
-from dtensor_registry._torch.variants import base_of, variants_of, widened
 from dtensor_registry.discovery import Contribution, Discovery, Origin
 from dtensor_registry.placements import REPLICATE, ShardingPlaceholder
 from dtensor_registry.resolution import Resolution, resolve
@@ -27,6 +25,8 @@ from dtensor_registry.rules import (
 from dtensor_registry.rules.strategy import SourceLine
 from dtensor_registry.rules.variant import Variant
 from dtensor_registry.settings import Settings
+from dtensor_registry.torch_patch.catalog import TorchCatalog
+from dtensor_registry.torch_patch.variants import base_of, variants_of, widened
 from dtensor_registry.verification.static import show_row
 
 aten = torch.ops.aten

@@ -9,7 +9,7 @@ from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._decompositions import DecompShardingStrategy
 
-from dtensor_registry._torch.catalog import overloads
+from dtensor_registry.torch_runtime.ops import overloads
 
 GROUPS = ("functional", "in-place", "out=", "view")
 

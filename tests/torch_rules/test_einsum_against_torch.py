@@ -17,11 +17,11 @@ from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategy
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.decide import TORCH_EXPAND, expand
-from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.discovery import Origin
 from dtensor_registry.rules.strategy import SourceLine
+from dtensor_registry.torch_runtime.decide import TORCH_EXPAND, expand
+from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry.torch_runtime.installed_rule import InstalledRule
 
 MM = torch.ops.aten.mm.default
 R, S0, S1, P = Replicate(), Shard(0), Shard(1), Partial()

@@ -14,8 +14,8 @@ PROGRAM = """\
 import os, sys
 import torch
 import dtensor_registry as dr
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.tables import propagator
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 TABLES = ("op_single_dim_strategy_funcs", "op_strategy_funcs", "op_to_rules", "op_to_schema_info",
           "op_to_schema_info_for_single_dim_strategy")

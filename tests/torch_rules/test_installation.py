@@ -13,14 +13,14 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.errors import (
     BrokenPluginsError,
     ConflictingStrategiesError,
     InstallError,
     OverwrittenEntryError,
 )
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 RELU = torch.ops.aten.relu.default
 

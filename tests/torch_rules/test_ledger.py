@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import dtensor_registry as dr
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.tables import ABSENT, LEDGER, Ledger, dispatcher, propagator
 from dtensor_registry.errors import OverwrittenEntryError
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.table_patcher import ABSENT, LEDGER, Ledger
+from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
 
 RELU = torch.ops.aten.relu.default
 NEG = torch.ops.aten.neg.default

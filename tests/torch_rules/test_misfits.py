@@ -18,11 +18,11 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
 from dtensor_registry._torch.checking.subjects import find_subjects
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.cli import main
 from dtensor_registry.discovery import PluginWarning
 from dtensor_registry.errors import MisfitError
 from dtensor_registry.testing.only import only
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 TORCHS, OURS = (S0, S1), (R, S1)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 import dtensor_registry as dr
-from dtensor_registry._torch.catalog import TorchCatalog
 from dtensor_registry.discovery import PluginWarning
 from dtensor_registry.errors import InvalidContributionError, SettingsError
+from dtensor_registry.torch_patch.catalog import TorchCatalog
 
 
 @torch.library.custom_op("trunk_names::f", mutates_args=())

@@ -16,9 +16,10 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
 from dtensor_registry._torch.audit import owner
-from dtensor_registry._torch.catalog import find_op
-from dtensor_registry._torch.tables import dispatcher, has_rule
 from dtensor_registry.cli import main
+from dtensor_registry.torch_patch.table_patcher import has_rule
+from dtensor_registry.torch_runtime.dispatcher import dispatcher
+from dtensor_registry.torch_runtime.ops import find_op
 from tests.conftest import PLUGINS_FIRST
 
 pytestmark = pytest.mark.usefixtures("repository_plugins")

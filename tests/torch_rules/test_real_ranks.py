@@ -12,8 +12,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import dtensor_registry as dr
-from dtensor_registry._torch.loan import LOAN
 from dtensor_registry.installation import FallbackWarning
+from dtensor_registry.torch_patch.override_stack import LOAN
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 TABLES = (

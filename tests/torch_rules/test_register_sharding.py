@@ -14,11 +14,12 @@ from torch.distributed.tensor.experimental import register_sharding
 
 import dtensor_registry as dr
 from dtensor_registry._torch.audit import owner
-from dtensor_registry._torch.foreign import overwritten, strangers
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.surface import TABLES
-from dtensor_registry._torch.tables import propagator, table_of
 from dtensor_registry.errors import BrokenPluginsError
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.table_patcher import table_of
+from dtensor_registry.torch_patch.third_party import overwritten, strangers
+from dtensor_registry.torch_runtime.compat import TABLES
+from dtensor_registry.torch_runtime.dispatcher import propagator
 from tests.conftest import LocalMesh
 
 R, S0, P = Replicate(), Shard(0), Partial()

@@ -15,8 +15,8 @@ from torch.distributed.tensor._op_schema import OpSchema
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.errors import InstallError
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 

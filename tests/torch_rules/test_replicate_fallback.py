@@ -16,10 +16,10 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema, OpSpec, OpStrategy
 
 import dtensor_registry as dr
-from dtensor_registry._torch.decide import expand
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.errors import FallbackRefusedError, MutationError
 from dtensor_registry.installation import FallbackWarning
+from dtensor_registry.torch_runtime.decide import expand
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 ON_TWO_DIMS = list(itertools.product((R, S0, S1), repeat=2))

@@ -13,12 +13,12 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.errors import InvalidContributionError, PlacementSyntaxError
 from dtensor_registry.placements import REPLICATE, ShardingPlaceholder
 from dtensor_registry.placements import Partial as Pending
 from dtensor_registry.rules import without, wrong_rows
 from dtensor_registry.testing.only import only
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 RELU, ADD, ADD_OUT = (
     torch.ops.aten.relu.default,

@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch import compile_caches
+from dtensor_registry.torch_patch import compile_caches
 
 RULES = {
     "keep": lambda op, args, kwargs: [

@@ -14,14 +14,15 @@ import torch
 from torch.distributed.tensor import DTensor, _sharding_prop
 
 import dtensor_registry as dr
-from dtensor_registry._torch import interrupts, loan, tables
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.tables import LEDGER, dispatcher, propagator
+from dtensor_registry.torch_patch import interrupts, override_stack, table_patcher
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.table_patcher import LEDGER
+from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
 
 RELU, NEG = "aten.relu.default", "aten.neg.default"
-FILES = {module.__file__ for module in (loan, tables)} | {
-    sys.modules[f"dtensor_registry._torch.{name}"].__file__
-    for name in ("compile_caches", "decompositions", "freshness")
+FILES = {module.__file__ for module in (override_stack, table_patcher)} | {
+    sys.modules[f"dtensor_registry.torch_patch.{name}"].__file__
+    for name in ("compile_caches", "decompositions", "cache_invalidation")
 }
 PLUGIN = """\
 from dtensor_registry import SingleDimStrategy, hookimpl
@@ -30,7 +31,11 @@ from dtensor_registry import SingleDimStrategy, hookimpl
 def provide_single_dim_strategy():
     return [SingleDimStrategy(["aten.relu.default", "aten.neg.default"], lambda op, a, k: [])]
 """
-TABLES = (*tables.RULE_TABLES, "op_to_schema_info", "op_to_schema_info_for_single_dim_strategy")
+TABLES = (
+    *table_patcher.RULE_TABLES,
+    "op_to_schema_info",
+    "op_to_schema_info_for_single_dim_strategy",
+)
 
 
 def state() -> dict[str, Any]:
@@ -149,7 +154,7 @@ def heeded() -> Iterator[None]:
 @pytest.fixture
 def ctrl_c(heeded: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Have the next write to torch's tables send SIGINT to this process."""
-    store = tables.store
+    store = table_patcher.store
 
     def arm() -> None:
         armed = [True]
@@ -159,7 +164,7 @@ def ctrl_c(heeded: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
                 signal.raise_signal(signal.SIGINT)
             store(cell, value)
 
-        monkeypatch.setattr(tables, "store", and_interrupt)
+        monkeypatch.setattr(table_patcher, "store", and_interrupt)
 
     return arm
 
@@ -189,7 +194,7 @@ def test_ctrl_c_during_an_undo_is_raised_after_it_is_done(ctrl_c: Callable[[], N
 def test_a_second_ctrl_c_does_not_cut_the_undoing_short(
     heeded: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = tables.store
+    store = table_patcher.store
 
     def impatient(cell: Any, value: Any) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -197,7 +202,7 @@ def test_a_second_ctrl_c_does_not_cut_the_undoing_short(
 
     before = state()
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "store", impatient)
+        patch.setattr(table_patcher, "store", impatient)
         with pytest.raises(KeyboardInterrupt):
             installed()
     assert state() == before

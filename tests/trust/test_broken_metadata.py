@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dtensor_registry.checkup.plugins import check_metadata
 from dtensor_registry.cli import main
+from dtensor_registry.diagnosis.plugin_checks import check_metadata
 from dtensor_registry.discovery import PluginWarning, discover, list_plugins
 from dtensor_registry.errors import BrokenPluginsError, RequiredPluginError
 from dtensor_registry.settings import read_settings

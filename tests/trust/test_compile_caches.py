@@ -16,8 +16,8 @@ import torch.compiler.config as config
 from torch.utils._config_module import _UNSET_SENTINEL
 
 import dtensor_registry as dr
-from dtensor_registry._torch import compile_caches
-from dtensor_registry._torch.compile_caches import MARK, CompiledCodeWarning
+from dtensor_registry.torch_patch import compile_caches
+from dtensor_registry.torch_patch.compile_caches import MARK, CompiledCodeWarning
 
 PROGRAM = Path(__file__).with_name("compile_program.py")
 

@@ -12,9 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 from packaging.requirements import Requirement
 
-from dtensor_registry.cli.program import parse
+from dtensor_registry.cli.command_line import parse
 from dtensor_registry.discovery import Plugin
-from dtensor_registry.discovery.checks import admit, is_disabled_for
+from dtensor_registry.discovery.settings_check import admit, is_disabled_for
 from dtensor_registry.errors import PluginError, RegistryError, RuleError
 from dtensor_registry.settings import read_settings
 from tests.trust.error_samples import OP, PLUGIN, error_classes, sample

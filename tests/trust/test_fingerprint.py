@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import dtensor_registry as dr
-from dtensor_registry.installation.fingerprint import Fingerprint, digest_of, of_rules, traits
+from dtensor_registry.fingerprint import Fingerprint, digest_of, of_rules, traits
 
 PLUGIN = """\
 from dtensor_registry import FallbackStrategy, SingleDimStrategy, hookimpl
@@ -106,7 +106,7 @@ def test_a_fallback_is_a_part(decided: Any) -> None:
 
 PROGRAM = """\
 import dtensor_registry as dr
-from dtensor_registry.installation.fingerprint import digest_of
+from dtensor_registry.fingerprint import digest_of
 
 def rows(op, args, kwargs, names={"b", "a", "c"}):
     return [x for x in (1, 2) if x in {3, 4, 5} or x in names]

@@ -13,11 +13,11 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch import freshness
-from dtensor_registry._torch.surface import TABLES
-from dtensor_registry._torch.tables import dispatcher, propagator
 from dtensor_registry.cli import main
 from dtensor_registry.installation import context
+from dtensor_registry.torch_runtime import rule_epoch
+from dtensor_registry.torch_runtime.compat import TABLES
+from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
 
 RELU = torch.ops.aten.relu.default
 
@@ -46,7 +46,7 @@ def state() -> dict[str, Any]:
     return {
         **tables,
         "handlers": dict(dispatcher()._custom_op_handlers),
-        "epoch": freshness.epoch(),
+        "epoch": rule_epoch.current(),
         "cached decisions of torch's Python": propagator().propagate_op_sharding,
         "key of compiled code": torch.compiler.config.cache_key_tag,
         "frames compiled": frames,

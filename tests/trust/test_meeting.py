@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from dtensor_registry._torch.store import Meeting
 from dtensor_registry.errors import InstallError
-from dtensor_registry.installation.fingerprint import Fingerprint
-from dtensor_registry.installation.ranks import compare
+from dtensor_registry.fingerprint import Fingerprint
+from dtensor_registry.installation.rank_check import compare
+from dtensor_registry.torch_runtime.process_group_store import Meeting
 
 RANKS = (0, 1, 2, 3)
 

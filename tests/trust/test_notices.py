@@ -15,12 +15,12 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
-from dtensor_registry._torch.store import Meeting
 from dtensor_registry.errors import RanksDisagreeError
-from dtensor_registry.installation import notice
-from dtensor_registry.installation.fingerprint import Fingerprint
-from dtensor_registry.installation.notice import Notice, UncheckedRanksWarning
+from dtensor_registry.fingerprint import Fingerprint
+from dtensor_registry.installation import rank_notices
+from dtensor_registry.installation.rank_notices import Notice, UncheckedRanksWarning
 from dtensor_registry.settings import read_settings
+from dtensor_registry.torch_runtime.process_group_store import Meeting
 from tests.trust.test_ranks import installed, plugin, shift, told
 
 
@@ -39,7 +39,7 @@ class CountingStore:
 @pytest.fixture
 def numbered(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have every rank of this process use its mesh for the first time."""
-    return lambda: monkeypatch.setattr(notice, "_notices", notice.Counter())
+    return lambda: monkeypatch.setattr(rank_notices, "_notices", rank_notices.Counter())
 
 
 def fingerprint(version: str) -> Fingerprint:
@@ -108,7 +108,7 @@ def test_reading_again_takes_at_most_a_twentieth_of_the_time(
             now[0] += 0.01
             return super().__getattr__(name)
 
-    monkeypatch.setattr(notice.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(rank_notices.time, "monotonic", lambda: now[0])
     store = SlowStore()
     (one, _) = notices("aa", store, numbered)
     one.publish()

@@ -10,7 +10,7 @@ import torch
 from torch.distributed.tensor import Partial, Replicate
 
 import dtensor_registry as dr
-from dtensor_registry._torch.pending_values import PendingValueWarning
+from dtensor_registry.torch_runtime.pending_values import PendingValueWarning
 from tests.schema.world import local_ranks, on_mesh
 
 

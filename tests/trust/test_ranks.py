@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor, Shard
 import dtensor_registry as dr
 from dtensor_registry.discovery import PluginWarning
 from dtensor_registry.errors import InstallError, RegistryError
-from dtensor_registry.installation.ranks import differences, show_ranks
+from dtensor_registry.installation.rank_check import differences, show_ranks
 
 
 @torch.library.custom_op("trust_ranks::shift", mutates_args=())

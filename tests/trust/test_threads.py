@@ -138,7 +138,7 @@ def test_what_a_thread_decided_before_the_first_installation_stays_until_it_clea
 FORK = """\
 import os, threading, time
 import dtensor_registry as dr
-from dtensor_registry._torch.loan import LOAN
+from dtensor_registry.torch_patch.override_stack import LOAN
 
 held, done = threading.Event(), threading.Event()
 

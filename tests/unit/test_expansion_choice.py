@@ -7,15 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtensor_registry.costs import Topology
-from dtensor_registry.expansion import (
-    Problem,
-    Row,
-    TensorInput,
-    candidates,
-    cheapest_exhaustive,
-    fill_rows,
-)
 from dtensor_registry.placements import (
     REPLICATE,
     Partial,
@@ -23,6 +14,15 @@ from dtensor_registry.placements import (
     Shard,
     parse_placements,
     show_placements,
+)
+from dtensor_registry.planner import (
+    Problem,
+    Row,
+    TensorInput,
+    Topology,
+    candidates,
+    cheapest_exhaustive,
+    fill_rows,
 )
 
 

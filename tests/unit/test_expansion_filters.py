@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.costs import Topology
-from dtensor_registry.expansion import Problem, Row, TensorInput, candidates, fill_rows, objections
 from dtensor_registry.placements import (
     REPLICATE,
     Partial,
@@ -19,6 +17,15 @@ from dtensor_registry.placements import (
     StridedShard,
     parse_placements,
     show_placements,
+)
+from dtensor_registry.planner import (
+    Problem,
+    Row,
+    TensorInput,
+    Topology,
+    candidates,
+    fill_rows,
+    objections,
 )
 
 

@@ -20,12 +20,15 @@ import pytest
 import torch.compiler.config
 
 import dtensor_registry
-from dtensor_registry._torch.surface import SURFACE, TABLES, TOOLS, PrivateName
+from dtensor_registry.torch_runtime.compat import SURFACE, TABLES, TOOLS, PrivateName
 
 HOST = Path(dtensor_registry.__file__).parent
 FILES = sorted(HOST.rglob("*.py"))
 # A tool may use what the host stands on, but a job must not hang on what a tool uses.
 TOOL_FOLDERS = ("auditing", "checking", "explaining")
+TOOL_FILES = ("source_lines.py",)
+# Where private names of torch may be read.
+PRIVATE_FOLDERS = {"_torch", "torch_patch", "torch_runtime"}
 # torch's database of samples is a part that may be missing; its own module says so.
 OPTIONAL = {
     "torch.testing._internal.common_methods_invocations",
@@ -161,7 +164,7 @@ def unlisted(file: Path, names: Iterable[PrivateName]) -> list[str]:
     """The private names of torch that a module reads and that are not on a list."""
     tree = ast.parse(file.read_text("utf-8"))
     # Elsewhere ruff stops private names, and nothing private is at hand.
-    members = MEMBERS if "_torch" in file.parts else set()
+    members = MEMBERS if PRIVATE_FOLDERS & set(file.parts) else set()
     known = imports(tree)
     on_list, attributes = listed(names)
     missing = set()
@@ -202,7 +205,7 @@ def is_private(name: str) -> bool:
 
 
 def names_for(file: Path) -> tuple[PrivateName, ...]:
-    return NAMES if file.parent.name in TOOL_FOLDERS else SURFACE
+    return NAMES if file.parent.name in TOOL_FOLDERS or file.name in TOOL_FILES else SURFACE
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(HOST)))
@@ -227,9 +230,11 @@ def test_every_private_name_that_is_read_is_on_the_list(file: Path) -> None:
 )
 def test_one_that_is_not_on_the_list_is_found(line: str, name: str, tmp_path: Path) -> None:
     imports = "import torch\nfrom torch.distributed.tensor import DTensor, _sharding_prop\n"
-    copy = tmp_path / "_torch" / "decide.py"
+    copy = tmp_path / "torch_runtime" / "decide.py"
     copy.parent.mkdir()
-    copy.write_text(f"{(HOST / '_torch' / 'decide.py').read_text('utf-8')}\n{imports}{line}\n")
+    copy.write_text(
+        f"{(HOST / 'torch_runtime' / 'decide.py').read_text('utf-8')}\n{imports}{line}\n"
+    )
     assert name in unlisted(copy, SURFACE)
 
 
@@ -253,7 +258,9 @@ def test_one_that_is_taken_off_the_list_is_found(name: str) -> None:
         for entry in SURFACE
         if entry.path.rpartition(".")[2] != name
     ]
-    files = [file for file in FILES if "_torch" in file.parts and names_for(file) is SURFACE]
+    files = [
+        file for file in FILES if PRIVATE_FOLDERS & set(file.parts) and names_for(file) is SURFACE
+    ]
     found = {part for file in files for part in unlisted(file, left)}
     assert name in {part.rpartition(".")[2] for part in found}
 

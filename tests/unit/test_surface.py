@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dtensor_registry._torch import surface
-from dtensor_registry._torch.surface import (
+from dtensor_registry.errors import UnsupportedTorchError
+from dtensor_registry.torch_runtime import compat
+from dtensor_registry.torch_runtime.compat import (
     LATER,
     SURFACE,
     TESTED,
@@ -14,7 +15,6 @@ from dtensor_registry._torch.surface import (
     check_surface,
     missing_tools,
 )
-from dtensor_registry.errors import UnsupportedTorchError
 
 
 def test_the_running_torch_has_all_of_it() -> None:
@@ -28,7 +28,7 @@ def test_the_modules_that_torch_imports_late_have_what_is_read_of_them() -> None
 
 def test_what_only_tools_miss_does_not_stop_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = PrivateName("torch._C", "no_such_name")
-    monkeypatch.setattr(surface, "TOOLS", (*TOOLS, gone))
+    monkeypatch.setattr(compat, "TOOLS", (*TOOLS, gone))
     check_surface()
     assert missing_tools() == ["torch._C.no_such_name is missing"]
 
@@ -37,7 +37,7 @@ def test_a_torch_without_a_name_is_refused_naming_it(monkeypatch: pytest.MonkeyP
     gone = PrivateName("torch.distributed.tensor._dispatch", "OpDispatcher.no_such_method")
     moved = PrivateName("torch.distributed.tensor._op_schema", "OpStrategy", ("plans",))
     without = PrivateName("torch.distributed.tensor._op_schema", "OpSpec", attributes=("a", "b"))
-    monkeypatch.setattr(surface, "SURFACE", (*SURFACE, gone, moved, without))
+    monkeypatch.setattr(compat, "SURFACE", (*SURFACE, gone, moved, without))
     with pytest.raises(UnsupportedTorchError) as caught:
         check_surface()
     assert caught.value.missing == (
@@ -51,7 +51,7 @@ def test_a_torch_without_a_name_is_refused_naming_it(monkeypatch: pytest.MonkeyP
 def test_a_name_of_other_versions_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = PrivateName("torch._C", "no_such_name", until="2.13")
     to_come = PrivateName("torch._C", "no_such_name", since="99")
-    monkeypatch.setattr(surface, "SURFACE", (*SURFACE, gone, to_come))
+    monkeypatch.setattr(compat, "SURFACE", (*SURFACE, gone, to_come))
     check_surface()
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dtensor_registry.verification.compare import (
-    carries_evidence,
-    difference,
-    relative_tolerance,
-)
+from dtensor_registry.verification.compare import carries_evidence, difference, relative_tolerance
 
 
 @pytest.mark.parametrize(

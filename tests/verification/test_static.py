@@ -11,13 +11,7 @@ from torch.distributed.tensor import Shard as TorchShard
 from torch.distributed.tensor._ops.single_dim_strategy import _ShardingPlaceholder
 from torch.distributed.tensor.placement_types import _MaskPartial, _StridedShard
 
-from dtensor_registry.placements import (
-    REPLICATE,
-    Partial,
-    Shard,
-    ShardingPlaceholder,
-    StridedShard,
-)
+from dtensor_registry.placements import REPLICATE, Partial, Shard, ShardingPlaceholder, StridedShard
 from dtensor_registry.verification.static import plain, problem, show_row
 
 R = REPLICATE

@@ -20,8 +20,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Shard
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
-from dtensor_registry._torch.convert import from_torch
 from dtensor_registry.placements import show_placements
+from dtensor_registry.torch_runtime.conversion import from_torch
 
 PAGE = Path(__file__).parents[2] / "docs" / "versions.md"
 MARKS = "<!-- differences: begin -->", "<!-- differences: end -->"

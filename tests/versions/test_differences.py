@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry._torch.surface import TESTED
+from dtensor_registry.torch_runtime.compat import TESTED
 from tests.versions.differences import DIFFERENCES, PAGE, Difference, write
 
 

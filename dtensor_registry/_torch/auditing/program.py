@@ -17,12 +17,12 @@ from unittest import mock
 
 from dtensor_registry._torch.audit import Audit, Recorder
 from dtensor_registry._torch.auditing.fakes import fake_tensors, results_of_whole
-from dtensor_registry._torch.auditing.lines import is_program
 from dtensor_registry._torch.auditing.rows import AuditRow
 from dtensor_registry._torch.auditing.world import fake_world
-from dtensor_registry._torch.loan import LOAN
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.rules.strategy import SourceLine
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_runtime.source_lines import is_program
 
 Run = Callable[[], Any]
 

@@ -26,9 +26,9 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d
 from torch.distributed.tensor import _random
 
-from dtensor_registry._torch import freshness
 from dtensor_registry._torch.auditing import gpus
 from dtensor_registry.errors import InstallError
+from dtensor_registry.torch_patch import cache_invalidation
 
 MASTER_PORT = "29500"
 """torchrun's own default; nobody listens there."""
@@ -79,7 +79,7 @@ def _end_groups() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     # Cached decisions hold meshes whose groups are gone.
-    freshness.renew(in_dispatch=False)
+    cache_invalidation.renew(in_dispatch=False)
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from typing import Any
 
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.catalog import SINGLE_DIM, TorchCatalog, find_op
 from dtensor_registry._torch.checking.torch_rules import torch_rule
-from dtensor_registry._torch.corrected import CorrectedRule
-from dtensor_registry._torch.tables import LEDGER
-from dtensor_registry._torch.typical import calls_of
 from dtensor_registry.discovery import Contribution, Discovery
 from dtensor_registry.rules import TensorMeta, Without, WrongRows, is_tensor, tensor_inputs
+from dtensor_registry.torch_patch.catalog import SINGLE_DIM, TorchCatalog
+from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
+from dtensor_registry.torch_patch.table_patcher import LEDGER
+from dtensor_registry.torch_runtime.ops import find_op
+from dtensor_registry.torch_runtime.representative import calls_of
 from dtensor_registry.verification.inputs import sample_of
 from dtensor_registry.verification.wholerun import fill
 

@@ -15,9 +15,9 @@ from torch.distributed.tensor import DTensor
 from dtensor_registry._torch.audit import audit
 from dtensor_registry._torch.checking.local_ranks import of_pieces, on_every_rank, plainly
 from dtensor_registry._torch.checking.starts import Start
-from dtensor_registry._torch.convert import placements_from_torch
 from dtensor_registry.errors import RegistryError, RuleError
 from dtensor_registry.placements import REPLICATE, Partial, StridedShard
+from dtensor_registry.torch_runtime.conversion import placements_from_torch
 from dtensor_registry.verification import WholeRun, draw
 from dtensor_registry.verification.backward import gradients
 from dtensor_registry.verification.compare import tolerance_of

@@ -14,12 +14,7 @@ from torch._ops import OpOverload
 from torch.distributed.device_mesh import DeviceMesh
 
 from dtensor_registry._torch.audit import owner
-from dtensor_registry._torch.checking.dispatched import (
-    Wanted,
-    chosen,
-    compare_call,
-    wanted_of,
-)
+from dtensor_registry._torch.checking.dispatched import Wanted, chosen, compare_call, wanted_of
 from dtensor_registry._torch.checking.local_ranks import plainly, simulated_mesh
 from dtensor_registry._torch.checking.starts import (
     Start,

@@ -15,9 +15,9 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
-from dtensor_registry._torch.convert import placements_to_torch
 from dtensor_registry.errors import InstallError
 from dtensor_registry.placements import Placements
+from dtensor_registry.torch_runtime.conversion import placements_to_torch
 
 
 @contextmanager

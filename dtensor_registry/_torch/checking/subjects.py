@@ -11,18 +11,20 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.catalog import SINGLE_DIM, TorchCatalog, find_op
 from dtensor_registry._torch.checking.derived import derived_calls
 from dtensor_registry._torch.checking.torch_rules import torch_rule
-from dtensor_registry._torch.entries import single_dim_entry
-from dtensor_registry._torch.loan import Entry
-from dtensor_registry._torch.tables import LEDGER, propagator, torch_schema_info
-from dtensor_registry._torch.winners import Winners
 from dtensor_registry.discovery import Contribution, Discovery, discover
 from dtensor_registry.errors import MisfitError, SettingsError
 from dtensor_registry.resolution import Resolution, resolve
 from dtensor_registry.rules import CORRECTED_TABLE, Amended, Rule, Without
 from dtensor_registry.settings import TORCH, Settings, nearest
+from dtensor_registry.torch_patch.catalog import SINGLE_DIM, TorchCatalog
+from dtensor_registry.torch_patch.entries import single_dim_entry
+from dtensor_registry.torch_patch.override_stack import Entry
+from dtensor_registry.torch_patch.table_patcher import LEDGER, torch_schema_info
+from dtensor_registry.torch_patch.winners import Winners
+from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry.torch_runtime.ops import find_op
 from dtensor_registry.verification import Sample
 from dtensor_registry.verification.inputs import sample_of
 

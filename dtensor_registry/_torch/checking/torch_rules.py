@@ -9,11 +9,11 @@ import torch
 from torch._ops import OpOverload
 from torch.distributed.tensor._dtensor_spec import TensorMeta
 
-from dtensor_registry._torch.catalog import SINGLE_DIM
 from dtensor_registry._torch.checking.derived import element_of
-from dtensor_registry._torch.convert import row_from_rule
-from dtensor_registry._torch.tables import LEDGER
 from dtensor_registry.rules import Rule, is_tensor, tensor_inputs
+from dtensor_registry.torch_patch.catalog import SINGLE_DIM
+from dtensor_registry.torch_patch.table_patcher import LEDGER
+from dtensor_registry.torch_runtime.conversion import row_from_rule
 from dtensor_registry.verification.wholerun import fill
 
 _PER_ELEMENT = ("aten._foreach_", "aten._amp_foreach_", "aten._fused_")

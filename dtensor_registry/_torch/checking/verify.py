@@ -16,9 +16,9 @@ from torch._ops import OpOverload
 from dtensor_registry._torch.checking.installed import check_installed
 from dtensor_registry._torch.checking.samples import Samples, samples_for
 from dtensor_registry._torch.checking.subjects import Subject, entries_beneath, find_subjects
-from dtensor_registry._torch.loan import LOAN, Entry, Layer
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.settings import Settings
+from dtensor_registry.torch_patch.override_stack import LOAN, Entry, Layer
+from dtensor_registry.torch_runtime.dispatcher import propagator
 from dtensor_registry.verification import Finding, Report, Sample, check
 from dtensor_registry.verification.check import ON_WHOLE, SEARCHING
 from dtensor_registry.verification.isolation import Note, Outcome, run_isolated, silent

@@ -13,22 +13,23 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry._torch.amended import AmendedTorch
-from dtensor_registry._torch.arguments import read_arguments
 from dtensor_registry._torch.audit import audit
 from dtensor_registry._torch.auditing.rows import AuditRow
-from dtensor_registry._torch.corrected import CorrectedRule
-from dtensor_registry._torch.decide import filters_choices
-from dtensor_registry._torch.execute import Executor, waits_for_shapes
 from dtensor_registry._torch.explaining.asked_call import AskedCall, told_by
 from dtensor_registry._torch.explaining.providers import is_composite
-from dtensor_registry._torch.handlers import HandlerOrRule
-from dtensor_registry._torch.hooks import specs_in
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.rule import InstalledRule, TorchRule, torch_rule
-from dtensor_registry._torch.tables import HANDLERS, LEDGER, dispatcher, has_rule, propagator
 from dtensor_registry.errors import RegistryError
 from dtensor_registry.explanation.values import Decider
+from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
+from dtensor_registry.torch_patch.dispatch_hooks import specs_in
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER, has_rule
+from dtensor_registry.torch_runtime.amended import AmendedTorch
+from dtensor_registry.torch_runtime.arguments import read_arguments
+from dtensor_registry.torch_runtime.decide import filters_choices
+from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
+from dtensor_registry.torch_runtime.execute import Executor, waits_for_shapes
+from dtensor_registry.torch_runtime.handlers import HandlerOrRule
+from dtensor_registry.torch_runtime.installed_rule import InstalledRule, TorchRule, torch_rule
 
 
 @dataclass(frozen=True, slots=True)

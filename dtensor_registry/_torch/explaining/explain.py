@@ -13,29 +13,22 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._pytree import tree_leaves
 
 from dtensor_registry._torch.audit import NOBODY, owner
-from dtensor_registry._torch.convert import placements_from_torch
-from dtensor_registry._torch.corrected import CorrectedRule
 from dtensor_registry._torch.explaining.asked_call import AskedCall
-from dtensor_registry._torch.explaining.command import dtype_name
 from dtensor_registry._torch.explaining.dispatched import Dispatched, dispatch, reason_of
 from dtensor_registry._torch.explaining.listing import Listing, list_choices
 from dtensor_registry._torch.explaining.moves import choice_of, mesh_dims_of
 from dtensor_registry._torch.explaining.providers import Known, is_composite, providers_of
 from dtensor_registry._torch.explaining.stage import piece_of
 from dtensor_registry._torch.explaining.why_not import why_not
-from dtensor_registry._torch.hooks import specs_in
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.schema import facts, input_names
-from dtensor_registry.explanation import (
-    Choice,
-    Explanation,
-    Part,
-    Piece,
-    Rejected,
-    TensorShown,
-)
+from dtensor_registry.explanation import Choice, Explanation, Part, Piece, Rejected, TensorShown
 from dtensor_registry.placements import REPLICATE
+from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
+from dtensor_registry.torch_patch.dispatch_hooks import specs_in
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_runtime.conversion import placements_from_torch
+from dtensor_registry.torch_runtime.explain_command import dtype_name
+from dtensor_registry.torch_runtime.installed_rule import InstalledRule
+from dtensor_registry.torch_runtime.schema import facts, input_names
 
 RANKS_DRAWN = 64
 """Ranks whose pieces are listed; the first of a larger mesh."""

@@ -12,17 +12,17 @@ from typing import Any
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy
 
-from dtensor_registry._torch.call import Call, read_call, tensor_specs
-from dtensor_registry._torch.convert import placements_from_torch
-from dtensor_registry._torch.corrected import CorrectedRule
-from dtensor_registry._torch.elements import decide_elements, runs_per_element
 from dtensor_registry._torch.explaining.dispatched import Dispatched
-from dtensor_registry._torch.prices import pricer
-from dtensor_registry._torch.tables import propagator
 from dtensor_registry.errors import RuleError
-from dtensor_registry.expansion import Candidate, candidates, objection, shard_kinds
-from dtensor_registry.expansion.problem import Problem, combine
 from dtensor_registry.placements import Placements
+from dtensor_registry.planner import Candidate, candidates, objection, shard_kinds
+from dtensor_registry.planner.problem import Problem, combine
+from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
+from dtensor_registry.torch_runtime.call import Call, read_call, tensor_specs
+from dtensor_registry.torch_runtime.conversion import placements_from_torch
+from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry.torch_runtime.foreach import decide_elements, runs_per_element
+from dtensor_registry.torch_runtime.move_prices import pricer
 
 _PLACEMENTS = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
 

@@ -8,17 +8,22 @@ from collections.abc import Sequence
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._redistribute import _gen_transform_infos
 
-from dtensor_registry._torch.convert import (
+from dtensor_registry.explanation import Choice, Move, Step
+from dtensor_registry.explanation.values import Placed
+from dtensor_registry.placements import Placements
+from dtensor_registry.planner import itemise, needs_torch
+from dtensor_registry.planner.redistribution import collective_of
+from dtensor_registry.torch_runtime.conversion import (
     from_torch,
     placements_from_torch,
     placements_to_torch,
 )
-from dtensor_registry._torch.prices import nbytes_of, pricer, topology_of, torch_plans_otherwise
-from dtensor_registry.costs import itemise, needs_torch
-from dtensor_registry.costs.plan import collective_of
-from dtensor_registry.explanation import Choice, Move, Step
-from dtensor_registry.explanation.values import Placed
-from dtensor_registry.placements import Placements
+from dtensor_registry.torch_runtime.move_prices import (
+    nbytes_of,
+    pricer,
+    topology_of,
+    torch_plans_otherwise,
+)
 
 
 def placed(placements: Placements | None) -> Placed | None:

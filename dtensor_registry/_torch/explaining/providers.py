@@ -10,18 +10,19 @@ import torch
 from torch._ops import OpOverload
 from torch.distributed.tensor._op_schema import OpSchema
 
-from dtensor_registry._torch.amended import AmendedTorch
-from dtensor_registry._torch.catalog import TorchCatalog
-from dtensor_registry._torch.corrected import CorrectedRule
-from dtensor_registry._torch.decompositions import is_decomposed
-from dtensor_registry._torch.loan import LOAN
-from dtensor_registry._torch.rule import InstalledRule
-from dtensor_registry._torch.tables import HANDLERS, LEDGER, propagator
 from dtensor_registry.discovery import Contribution, Fallback, Origin
 from dtensor_registry.explanation import Provider
 from dtensor_registry.resolution import REGISTERED, Resolution, Verdict, is_left_to_torch
 from dtensor_registry.rules.strategy import SourceLine
 from dtensor_registry.settings import TORCH, Settings
+from dtensor_registry.torch_patch.catalog import TorchCatalog
+from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
+from dtensor_registry.torch_patch.decompositions import is_decomposed
+from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER
+from dtensor_registry.torch_runtime.amended import AmendedTorch
+from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry.torch_runtime.installed_rule import InstalledRule
 
 
 class Known(Protocol):

@@ -20,9 +20,9 @@ from torch.distributed.tensor import DTensor, _collective_utils, _random
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._utils import _compute_local_shape_and_global_offset
 
-from dtensor_registry._torch.loan import LOAN, LOOKING
 from dtensor_registry.errors import InstallError
 from dtensor_registry.explanation import AskedMesh
+from dtensor_registry.torch_patch.override_stack import LOAN, LOOKING
 
 T = TypeVar("T")
 

@@ -1,0 +1,60 @@
+"""From rows on one mesh dim to the cheapest choice for the whole mesh: prices, search, oracle.
+
+Pure: it imports no torch, and its prices equal torch's own to the last bit.
+"""
+
+from dtensor_registry.planner.concrete_rows import fill_rows, grouped_dims, shard_kinds
+from dtensor_registry.planner.exhaustive import Price, candidates, cheapest_exhaustive, objections
+from dtensor_registry.planner.lower_bound import SLACK, Bounds, Effect, Outlook, Partway
+from dtensor_registry.planner.prices import StepCost, itemise, price
+from dtensor_registry.planner.problem import (
+    Candidate,
+    Grouped,
+    Problem,
+    Row,
+    TensorInput,
+    show_tensor,
+)
+from dtensor_registry.planner.redistribution import Collective, Step, needs_torch, steps
+from dtensor_registry.planner.result import Choice
+from dtensor_registry.planner.search import cheapest
+from dtensor_registry.planner.targets import Ask
+from dtensor_registry.planner.topology import Topology
+from dtensor_registry.planner.validity import mixed_partial, objection, piece, splits, unshardable
+
+__all__ = [
+    "SLACK",
+    "Ask",
+    "Bounds",
+    "Candidate",
+    "Choice",
+    "Collective",
+    "Effect",
+    "Grouped",
+    "Outlook",
+    "Partway",
+    "Price",
+    "Problem",
+    "Row",
+    "Step",
+    "StepCost",
+    "TensorInput",
+    "Topology",
+    "candidates",
+    "cheapest",
+    "cheapest_exhaustive",
+    "fill_rows",
+    "grouped_dims",
+    "itemise",
+    "mixed_partial",
+    "needs_torch",
+    "objection",
+    "objections",
+    "piece",
+    "price",
+    "shard_kinds",
+    "show_tensor",
+    "splits",
+    "steps",
+    "unshardable",
+]

@@ -1,0 +1,42 @@
+"""The order in which torch tries placements when it derives a strategy from a decomposition.
+
+torch lists them out of a set, so among equally cheap choices the hash of a string decides, and
+two ranks may decide differently. While torch's rules are adopted the list is sorted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.distributed.tensor._op_schema import OpSchema
+
+from dtensor_registry.torch_runtime.dispatcher import propagator
+
+_CANDIDATES = "_get_candidate_placements"
+
+
+def hook_in() -> None:
+    """Sort the candidates of torch's decomposition strategy."""
+    strategy = propagator().decomp_strategy
+    torch_candidates = getattr(type(strategy), _CANDIDATES)
+
+    def candidates(op_schema: OpSchema) -> list[tuple[Any, ...]]:
+        return sorted(torch_candidates(op_schema), key=_order)
+
+    setattr(strategy, _CANDIDATES, candidates)
+
+
+def unhook() -> None:
+    """Let torch list its candidates as it does."""
+    propagator().decomp_strategy.__dict__.pop(_CANDIDATES, None)
+
+
+def is_decomposed(op: OpOverload) -> bool:
+    """Say whether torch takes an op apart where it has no rule for it."""
+    return bool(propagator().decomp_strategy.has_decomp(op))
+
+
+def _order(placements: tuple[Any, ...]) -> tuple[tuple[bool, str], ...]:
+    """Replicate first, then by what is printed."""
+    return tuple((p is not None and not p.is_replicate(), str(p)) for p in placements)

@@ -1,0 +1,500 @@
+"""What is installed at the moment: layers of rules, written to torch's tables as one loan.
+
+The lowest layer is an installation, above it what this process registered by hand, on top
+the scopes of contexts. The uppermost layer that has an op rules it. Of several installations
+the uppermost alone counts: its settings decide, whatever those below it say. After any change
+the tables are made to hold exactly what the layers say, so undoing in any order, nesting and
+exceptions need no care of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import _sharding_prop
+from torch.distributed.tensor._op_schema import OpSchema, RuntimeSchemaInfo
+from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
+
+from dtensor_registry.discovery.load import refuse_beside_loading
+from dtensor_registry.errors import InstallError, OverwrittenEntryError
+from dtensor_registry.settings import LinkSettings
+from dtensor_registry.torch_patch import (
+    cache_invalidation,
+    compile_caches,
+    decompositions,
+    program_rules,
+)
+from dtensor_registry.torch_patch.dispatch_hooks import DispatchHooks, Specs, in_dispatch, specs_in
+from dtensor_registry.torch_patch.interrupts import Interrupts
+from dtensor_registry.torch_patch.program_rules import Registered
+from dtensor_registry.torch_patch.table_patcher import ABSENT, HANDLERS, LEDGER, Cell, has_rule
+from dtensor_registry.torch_runtime import decide, move_prices
+from dtensor_registry.torch_runtime.amended import AmendedTorch
+from dtensor_registry.torch_runtime.execute import Executor
+from dtensor_registry.torch_runtime.handlers import HandlerOrRule
+from dtensor_registry.torch_runtime.installed_rule import InstalledRule
+from dtensor_registry.torch_runtime.schema import runtime_schema_info
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How one op is sharded while a layer rules it.
+
+    Attributes:
+        rule: a single-dim rule, a function `(op_schema) -> OpStrategy` for the whole mesh, or what
+            is amended in torch's own way, which stays.
+        schema_info: what is in torch's cache key.
+        handler: runs the op in place of torch's own path, or None.
+    """
+
+    rule: Any
+    schema_info: RuntimeSchemaInfo
+    handler: Callable[..., Any] | None = None
+
+    def cells(self, op: OpOverload) -> dict[Cell, Any]:
+        """Say what torch's tables must hold; torch reads single-dim rules before all others."""
+        # torch looks for schema info here first, whatever kind of rule answers.
+        info: dict[Cell, Any] = {("op_to_schema_info", op): self.schema_info}
+        if self.handler is not None:
+            info[HANDLERS, op] = self.handler
+        if isinstance(self.rule, AmendedTorch) or isinstance(self.handler, HandlerOrRule):
+            return info  # torch's own rule stays: torch or its handler is yet to ask it
+        if isinstance(self.rule, _SingleDimStrategyInfo):
+            return info | {("op_single_dim_strategy_funcs", op): self.rule}
+        return info | {
+            ("op_single_dim_strategy_funcs", op): ABSENT,
+            ("op_strategy_funcs", op): self.rule,
+        }
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether this is a fallback's, which any rule of any layer goes before."""
+        return getattr(getattr(self.rule, "func", None), "fallback", None) is not None
+
+    @property
+    def executor(self) -> Executor | None:
+        """What runs the op by this entry's rule; None for a full-mesh function."""
+        rule = getattr(self.rule, "func", None)
+        if not isinstance(rule, InstalledRule):
+            return None
+        return Executor(rule, self.rule, self.schema_info)
+
+    def executed(self) -> Entry:
+        """Make the same entry for an op that the host is to run itself."""
+        return replace(self, handler=self.executor)
+
+
+INSTALLATIONS = 0
+"""Height of installations, of which the latest covers the others altogether."""
+
+REGISTRATIONS = 1
+"""Height of what the process or the program registers by hand; the latest is uppermost."""
+
+LOOKING = ContextVar("dtensor_registry_looking", default=False)
+"""Whether calls are dispatched only to look at them: no other rank does the same."""
+
+SCOPES = 2
+"""Height of the layers that come and go often; compiled code is not dropped for them."""
+
+
+@dataclass(eq=False, slots=True)
+class Layer:
+    """Entries that come and go together; compared by identity.
+
+    Attributes:
+        name: what it is, for people.
+        height: 0 for installations, 1 for this process's own rules, 2 for contexts. A later
+            layer goes above an earlier one of the same height.
+        entries: by op.
+        pending: finds the entry of an op that did not exist when the layer was made.
+        adopts: whether torch's own rules are expanded by the host while the layer is in force.
+        missing: finds an entry for an op that turned out to have no rule at all, from the
+            call's tensors; the layer's fallback.
+        before_decomposition: whether `missing` is asked before torch decomposes an op.
+        pinned_to_torch: says whether the user pinned an op, by its name, to torch; None: no op is.
+        links: what the user says of the speed of mesh dims.
+        parts: (name, value) of what the layer decides by, for ranks and caches to compare.
+        program: what the program registered by torch's `register_sharding`, if that made the layer.
+        replaced: what torch had before that; None if it was registered before the host hooked in.
+        met: called when a mesh is used, to compare its ranks; None: they are not compared.
+        momentary: whether the layer is there for a tool alone: compiled code is not dropped.
+    """
+
+    name: str
+    height: int
+    entries: dict[OpOverload, Entry] = field(default_factory=dict)
+    adopts: bool = False
+    pending: Callable[[OpOverload], Entry | None] | None = None
+    missing: Callable[[OpOverload, Specs], Entry | None] | None = None
+    before_decomposition: bool = False
+    pinned_to_torch: Callable[[str], bool] | None = None
+    links: Mapping[str, LinkSettings] = field(default_factory=dict)
+    parts: tuple[tuple[str, str], ...] = ()
+    program: Registered | None = None
+    replaced: Mapping[Cell, Any] | None = None
+    met: Callable[[DeviceMesh], None] | None = None
+    momentary: bool = False
+
+
+@lru_cache(maxsize=64)
+def hash_of(parts: tuple[tuple[str, str], ...]) -> str:
+    """Hash what is decided by.
+
+    Args:
+        parts: (name, value).
+
+    Returns:
+        SHA-256, in hexadecimal.
+    """
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class Loan:
+    """The layers of this process and the only hand that writes them to torch.
+
+    Attributes:
+        lock: held while layers change.
+        hash_rule: hashes what the program registers, for ranks and caches to compare.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.hash_rule: Callable[[Any], str] = repr
+        self._layers: list[Layer] = []
+        self._hooks = DispatchHooks(self)
+        self._hooked = False
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Layers from the lowest to the uppermost."""
+        return tuple(self._layers)
+
+    @property
+    def uncovered(self) -> list[Layer]:
+        """The layers that count: all but installations that a later one covers."""
+        return _uncovered(self._layers)
+
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """What the process decides by; a name that several layers have is said to be of each."""
+        named: dict[str, str] = {}
+        last: dict[str, str] = {}
+        for number, layer in enumerate(self.uncovered):
+            for name, value in layer.parts:
+                if last.get(name) != value:
+                    named[name if name not in named else f"{name} (layer {number})"] = value
+                last[name] = value
+        return tuple(named.items())
+
+    def add(self, layer: Layer) -> None:
+        """Put a layer in force.
+
+        Raises:
+            InstallError: inside a dispatch of this thread, or while another loads a plugin.
+        """
+        self.refuse_in_dispatch(f"add {layer.name}")
+        refuse_beside_loading()
+        self._tell_compiled(layer)
+        try:
+            with self.lock, Interrupts():
+                self._rewrite(self._obeying(_put_in(layer, self._layers)))
+        except BaseException:
+            self.remove(layer)  # whoever asked gets the exception, and no handle
+            raise
+
+    def remove(self, layer: Layer) -> None:
+        """Take a layer out; everything it covered is in force again.
+
+        Raises:
+            InstallError: inside a dispatch of this thread.
+            OverwrittenEntryError: if other code wrote over entries of the loan; the layer is
+                out nevertheless.
+        """
+        self.refuse_in_dispatch(f"remove {layer.name}")
+        with self.lock, Interrupts():
+            if layer not in self._layers:
+                return
+            if layer.replaced is not None:
+                LEDGER.give(layer.replaced)
+            kept = [other for other in self._layers if other is not layer]
+            foreign = self._rewrite(self._obeying(kept))
+        if foreign:
+            raise OverwrittenEntryError(foreign)
+
+    def refuse_in_dispatch(self, change: str) -> None:
+        """Refuse a change while this thread makes a decision.
+
+        Raises:
+            InstallError: for that.
+        """
+        if in_dispatch():
+            raise InstallError(
+                f"cannot {change}: this thread is inside the dispatch of an op (a rule, a fallback"
+                " or a fake kernel is running), where torch's caches must not change.\n"
+                "  Make the change before or after the call."
+            )
+
+    def entries(self) -> Mapping[Layer, Mapping[OpOverload, Entry]]:
+        """Copy what each layer has, those that were bound because an op was called included."""
+        return {layer: dict(layer.entries) for layer in self._layers}
+
+    def put_back(self, before: Mapping[Layer, Mapping[OpOverload, Entry]]) -> None:
+        """Take out of the layers what was bound since `entries()`."""
+        with self.lock, Interrupts():
+            bound = [layer for layer in self._layers if layer.entries != before.get(layer)]
+            for layer in bound:
+                layer.entries = dict(before.get(layer, layer.entries))
+            if bound:
+                self._rewrite(self._layers)
+
+    def register(self, known: Registered) -> None:
+        """Obey what the program registers by torch's `register_sharding`, now and after undoing.
+
+        Raises:
+            InstallError: inside a dispatch of this thread.
+        """
+        self.refuse_in_dispatch(f"register a sharding of {known.op}")
+        with self.lock, Interrupts():
+            before = program_rules.held_before(known)
+            try:
+                LEDGER.give(known.cells())
+                layer = self._layer_of(known)
+                layer.replaced = before
+                self._rewrite(self._obeying(_put_in(layer, self._layers)))
+            except BaseException:
+                LEDGER.give(before)
+                raise
+
+    def _obeying(self, layers: list[Layer]) -> list[Layer]:
+        """Make layers hold what the program has registered; no layers stay none.
+
+        What was registered while nothing of the host's was in force is below other registrations.
+        """
+        known = program_rules.registered()
+        kept = [layer for layer in layers if layer.program is None or _is_in(known, layer.program)]
+        if all(layer.program is not None for layer in kept):
+            return []
+        for layer in kept:
+            if layer.program is not None:
+                del known[layer.program.op]
+        below = sum(layer.height < REGISTRATIONS for layer in kept)
+        return [*kept[:below], *map(self._layer_of, known.values()), *kept[below:]]
+
+    def _layer_of(self, known: Registered) -> Layer:
+        rule = f"{known.origin.plugin}, rule {self.hash_rule(known.function)}"
+        return Layer(
+            f"register_sharding({known.op})",
+            height=REGISTRATIONS,
+            entries={known.op: Entry(known.strategy, runtime_schema_info(known.op, None))},
+            parts=((f"op {known.op}", rule),),
+            program=known,
+        )
+
+    def meet(self, schema: OpSchema | None) -> None:
+        """Have the ranks of a call's mesh compared, where a layer asks for it."""
+        if LOOKING.get():
+            return
+        for layer in self.uncovered:
+            if layer.met is not None:
+                for spec in specs_in(schema)[:1]:
+                    layer.met(spec.mesh)
+
+    def bind_pending(self, op: OpOverload) -> bool:
+        """Give an op that came into being after its rule was contributed that rule."""
+        for layer in reversed(self.uncovered):
+            if op in layer.entries and not layer.entries[op].falls_back:
+                return False
+            if layer.pending is not None:
+                entry = layer.pending(op)
+                if entry is not None:
+                    self._bind(layer, op, entry)
+                    return True
+        return False
+
+    def bind_unshaped(self, op: OpOverload, specs: Specs) -> bool:
+        """Let the host run an op whose output shapes torch cannot know, if it has a rule for it."""
+        found = self.find(op)
+        if found is None:
+            return self.bind_missing(op, specs, executed=True)
+        layer, entry = found
+        if entry.executor is None:
+            return False
+        self._bind(layer, op, entry.executed())
+        return True
+
+    def bind_missing(
+        self,
+        op: OpOverload,
+        specs: Specs,
+        executed: bool = False,
+        early: bool = False,
+    ) -> bool:
+        """Give an op for which torch found no rule a fallback, if a layer has one for it."""
+        for layer in reversed(self.uncovered):
+            if layer.missing is not None and (layer.before_decomposition or not early):
+                entry = layer.missing(op, specs)
+                if entry is not None:
+                    self._bind(layer, op, entry.executed() if executed else entry)
+                    return True
+        return False
+
+    def bind_early(self, op: OpOverload, specs: Specs) -> bool:
+        """Give an op without a rule a fallback of a layer whose fallbacks precede decomposition."""
+        if not any(layer.before_decomposition for layer in self.uncovered) or has_rule(op):
+            return False
+        return self.bind_missing(op, specs, early=True)
+
+    def amended(self, op: OpOverload) -> AmendedTorch | None:
+        """Find what a plugin amends in torch's own way to run an op."""
+        found = self.find(op)
+        if found is None or not isinstance(found[1].rule, AmendedTorch):
+            return None
+        return found[1].rule
+
+    def executor(self, op: OpOverload) -> Executor | None:
+        """Make what runs an op by the rule of the layer that rules it."""
+        found = self.find(op)
+        return None if found is None else found[1].executor
+
+    def is_left_to_torch(self, op: OpOverload) -> bool:
+        """Say whether the settings of a layer in force pin an op to torch."""
+        pinned = (layer.pinned_to_torch for layer in self.uncovered)
+        return any(is_pinned(str(op)) for is_pinned in pinned if is_pinned is not None)
+
+    def find(self, op: OpOverload) -> tuple[Layer, Entry] | None:
+        """Find the layer that rules an op and its entry there."""
+        having = [layer for layer in reversed(self.uncovered) if op in layer.entries]
+        ruling = [layer for layer in having if not layer.entries[op].falls_back]
+        return next(((layer, layer.entries[op]) for layer in (*ruling, *having)), None)
+
+    def _bind(self, layer: Layer, op: OpOverload, entry: Entry) -> None:
+        """Give an op that had no rule its first one; safe inside a dispatch.
+
+        A call without a rule raises, and torch caches no exceptions: nothing to clear.
+        """
+        with self.lock, Interrupts():
+            before = dict(layer.entries)
+            try:
+                layer.entries[op] = entry
+                self._write(self._layers)
+                cache_invalidation.renew(in_dispatch=True)
+            except BaseException:
+                layer.entries = before
+                self._write(self._layers)
+                raise
+
+    def _rewrite(self, layers: list[Layer]) -> list[str]:
+        """Make tables, hooks and caches what the layers ask for, or leave all as it was."""
+        before = self._layers
+        changed = set(before) ^ set(layers)
+        # A scope without rules of its own, such as one for fallbacks, changes no table.
+        same = bool(changed) and all(x.height == SCOPES and not x.entries for x in changed)
+        try:
+            foreign = [] if same else self._write(layers)
+            self._layers = layers
+            self._settle()
+        except BaseException:
+            self._layers = before
+            self._write(before)
+            self._settle(afresh=True)
+            raise
+        if any(map(_is_lasting, changed)):
+            compile_caches.drop_compiled()
+        return foreign
+
+    def _settle(self, afresh: bool = False) -> None:
+        """Make hooks and caches what the layers ask for.
+
+        Args:
+            afresh: hooks may be half in, half out.
+        """
+        if self._hooked and (afresh or not self._layers):
+            setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
+            cache_invalidation.unhook()
+            program_rules.unhook()
+            self._hooks.unhook()
+            self._hooked = False
+        if self._layers and not self._hooked:
+            self._hooked = True  # from here on there is something to take out
+            setattr(_sharding_prop, decide.EXPAND, decide.expand)
+            cache_invalidation.hook_in(
+                lambda schema: self.bind_missing(schema.op, specs_in(schema)), self.amended
+            )
+            program_rules.hook_in(self.register)
+            self._hooks.hook_in()
+        counting = self.uncovered
+        adopts = any(layer.adopts for layer in counting)
+        decide.adopt(adopts)
+        if adopts:
+            decompositions.hook_in()
+        else:
+            decompositions.unhook()
+        move_prices.assume({name: link for layer in counting for name, link in layer.links.items()})
+        compile_caches.mark(self._digest())
+        cache_invalidation.renew(in_dispatch=False)
+        self._hooks.forget()
+
+    def _digest(self) -> str | None:
+        """Hash what the layers decide by; None without layers."""
+        if not self._layers:
+            return None
+        return hash_of(tuple((layer.name, hash_of(layer.parts)) for layer in self.uncovered))[:32]
+
+    def _tell_compiled(self, layer: Layer) -> None:
+        if layer.height >= SCOPES:
+            compile_caches.warn_compiled("strategies that hold for a block")
+
+    def _write(self, layers: list[Layer]) -> list[str]:
+        ruling: dict[OpOverload, Entry] = {}
+        fallbacks: dict[OpOverload, Entry] = {}
+        for layer in _uncovered(layers):
+            for op, entry in layer.entries.items():
+                (fallbacks if entry.falls_back else ruling)[op] = entry
+        cells: dict[Cell, Any] = {}
+        for op, entry in (fallbacks | ruling).items():
+            cells.update(entry.cells(op))
+        return LEDGER.write(cells)
+
+
+def _put_in(layer: Layer, layers: list[Layer]) -> list[Layer]:
+    """Put a layer above all others of its height and below."""
+    above = sum(other.height <= layer.height for other in layers)
+    return [*layers[:above], layer, *layers[above:]]
+
+
+def _is_in(known: Mapping[OpOverload, Registered], registered: Registered) -> bool:
+    """Say whether a registration of the program is the one that torch has."""
+    return registered.op in known and known[registered.op].strategy is registered.strategy
+
+
+def _is_lasting(layer: Layer) -> bool:
+    """Say whether code that was compiled before a layer came or went no longer holds."""
+    was_there = layer.program is not None and layer.replaced is None
+    return layer.height < SCOPES and not (was_there or layer.momentary)
+
+
+def _uncovered(layers: list[Layer]) -> list[Layer]:
+    """Leave installations out that a later one covers."""
+    covered = [layer for layer in layers if layer.height == INSTALLATIONS][:-1]
+    return [layer for layer in layers if layer not in covered]
+
+
+LOAN = Loan()
+"""The one loan of this process."""
+
+if hasattr(os, "register_at_fork"):
+    # A child has only the thread that forked: a lock that another one holds would stay locked.
+    os.register_at_fork(
+        before=LOAN.lock.acquire,
+        after_in_parent=LOAN.lock.release,
+        after_in_child=LOAN.lock.release,
+    )
