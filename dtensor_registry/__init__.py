@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
     from dtensor_registry.rules import (
         Compute,
+        Counterexample,
         FallbackStrategy,
+        Held,
         MoveFirst,
         PlacedCall,
         PlacedTensor,
@@ -56,7 +58,9 @@ __all__ = [
     "REPLICATE",
     "Checkup",
     "Compute",
+    "Counterexample",
     "FallbackStrategy",
+    "Held",
     "Installation",
     "MoveFirst",
     "OpStrategyPack",

@@ -28,7 +28,7 @@ APART = ("allowed", "check_ranks", "disabled", "lock", "required")
 """Settings whose effect is seen in the plugins that take part, or that decide no sharding. All
 others count; of `disabled` what it says of single ops does."""
 
-_NOT_DECIDING = ("name", "op", "rule", "samples")
+_NOT_DECIDING = ("name", "op", "rule", "samples", "shows")
 """Fields of a strategy that are part of its name, or of nothing that decides."""
 
 

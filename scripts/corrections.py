@@ -7,20 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dtensor_registry import Counterexample, SingleDimStrategy
 from dtensor_registry_corrections.correction import Correction
 from dtensor_registry_corrections.rows import CORRECTIONS
+from dtensor_registry_corrections.rules import STRATEGIES
 
 HEAD = """\
-# Rows of torch's own rules that are wrong
+# What torch's own rules have wrong
 
-The plugin [corrections](../plugins/corrections/README.md) asks torch's own rule and leaves these
-rows out. A row says what an op does on one mesh dim, `outputs <- inputs`. A counterexample is a
-call on two ranks; `200 and 100` is what they hold of a partial tensor, four elements of it.
-`tests/corrections` runs each of them on simulated ranks: bare torch gives another number than one
-process does, or raises where it says so, and with the correction the number is the same. This page
-is written by `scripts/corrections.py`.
+The plugin [corrections](../plugins/corrections/README.md) mends torch call by call. This page is
+written by `scripts/corrections.py` from its entries. A counterexample is a call on two ranks:
+`uint8 200 and 100` is what they hold of a partial tensor, four elements of it; `float64[3,2]` is
+a tensor of that shape that holds 1, 2, 3, .... `tests/corrections` runs each of them on simulated
+ranks, on each version of torch: bare torch gives another number than one process does, or raises
+where it says so, in the versions that the last column names (of 2.13.0, 2.14.1 and 2.15.0), and
+with the correction the number is the same. `dtensor-registry doctor --corrections` runs them on
+the torch at hand and lists those that it has right.
+
+## Rows
+
+torch's own rule is asked, and these rows are left out. A row says what an op does on one mesh dim,
+`outputs <- inputs`.
 
 | op | rows | wrong | counterexample | torch |
+| --- | --- | --- | --- | --- |"""
+
+CALLS = """
+## Calls
+
+What is wrong here is no row: torch has a handler, a rule for the whole mesh or a decomposition.
+The call is moved first, computed from other ops, run by rows of the plugin's own, or refused.
+
+| op | wrong | placements | counterexample | torch |
 | --- | --- | --- | --- | --- |"""
 
 TAIL = """\
@@ -54,26 +72,46 @@ for the same calls: their partial operands are reduced before torch is asked, in
 def page() -> Iterator[str]:
     """Yield the lines of the page."""
     yield HEAD
-    yield from sorted(map(_line, CORRECTIONS))
+    yield from sorted(map(_row_line, CORRECTIONS))
+    yield CALLS
+    yield from sorted(line for strategy in STRATEGIES for line in _call_lines(strategy))
     yield TAIL.rstrip()
 
 
-def _line(correction: Correction) -> str:
+def _row_line(correction: Correction) -> str:
     ops = ", ".join(f"`{op}`" for op in correction.ops)
     if correction.reduces:
         ops += " *"
-    shown = "; ".join(dict.fromkeys(map(str, correction.examples)))
-    if not correction.examples:
-        shown = "none: gloo does not reduce averages of integers"
-    if any(example.refused for example in correction.examples):
-        shown += " (bare torch raises)"
-    cells = (
+    shown = "; ".join(dict.fromkeys(map(_shown, correction.examples)))
+    versions = "; ".join(dict.fromkeys(map(_versions, correction.examples)))
+    return _cells(
         ops,
         "; ".join(f"`{row}`" for row in correction.rows),
         f"{correction.condition}: {correction.because}",
-        shown,
-        f"{correction.since} to {correction.until}",
+        shown or "none: gloo does not reduce averages of integers",
+        versions or "not run",
     )
+
+
+def _call_lines(strategy: SingleDimStrategy) -> Iterator[str]:
+    """Yield a line for each op and call, of what is no correction of rows."""
+    for shown in strategy.shows:
+        if "<-" not in shown.row:
+            ops = [op for op in strategy.names if shown.is_of(op)]
+            because = shown.because or getattr(strategy.rule, "because", "")
+            named = ", ".join(f"`{op}`" for op in ops)
+            yield _cells(named, because, f"`{shown.row}`", _shown(shown), _versions(shown))
+
+
+def _shown(shown: Counterexample) -> str:
+    return f"{shown} (bare torch raises)" if shown.raises else str(shown)
+
+
+def _versions(shown: Counterexample) -> str:
+    return shown.since if shown.since == shown.until else f"{shown.since} to {shown.until}"
+
+
+def _cells(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 

@@ -39,11 +39,15 @@ class DoctorReport(BaseModel):
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: it looks at everything."""
+    parser.add_argument(
+        "--corrections",
+        action="store_true",
+        help="run the counterexamples of corrections, and list those that torch has right",
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    checkup = doctor(read_settings())
+    checkup = doctor(read_settings(), corrections=arguments.corrections)
     if arguments.json:
         print_json(_report(checkup))
     else:

@@ -17,7 +17,7 @@ from dtensor_registry.errors import UnsupportedTorchError
 from dtensor_registry.settings import Settings, read_settings
 
 
-def doctor(settings: Settings | None = None) -> Checkup:
+def doctor(settings: Settings | None = None, *, corrections: bool = False) -> Checkup:
     """Look at torch, plugins, settings, torch's tables and caches, and say what to do.
 
     Plugins are loaded, as `install()` would; nothing is put in force. In a process in which
@@ -26,6 +26,8 @@ def doctor(settings: Settings | None = None) -> Checkup:
     Args:
         settings: what to look at; None: those of the uppermost installation of this process, or
             as `install()` reads them.
+        corrections: run the counterexamples of what plugins mend of torch's, on simulated ranks
+            and without the plugins; that takes some seconds.
 
     Raises:
         SettingsError: if settings cannot be read.
@@ -37,7 +39,7 @@ def doctor(settings: Settings | None = None) -> Checkup:
     broken = list(_broken_torch())
     if broken:
         return Checkup((*broken, *_without_torch(chosen)))
-    return Checkup(tuple(_with_torch(chosen, settings is None)))
+    return Checkup(tuple(_with_torch(chosen, settings is None, corrections)))
 
 
 def _broken_torch() -> Iterator[Check]:
@@ -66,7 +68,7 @@ def _without_torch(settings: Settings) -> Iterator[Check]:
     yield check_autoload()
 
 
-def _with_torch(settings: Settings, of_process: bool) -> Iterator[Check]:
+def _with_torch(settings: Settings, of_process: bool, corrections: bool) -> Iterator[Check]:
     # Here, since these need a torch that can be used.
     from dtensor_registry.diagnosis import process_checks, rule_checks
     from dtensor_registry.installation.installer import in_force
@@ -85,7 +87,7 @@ def _with_torch(settings: Settings, of_process: bool) -> Iterator[Check]:
     yield check_metadata()
     yield rule_checks.check_conflicts(settings, outcome)
     yield rule_checks.check_rules(outcome)
-    yield from rule_checks.check_corrections(discovery)
+    yield from rule_checks.check_corrections(discovery, corrections)
     yield process_checks.check_in_force()
     yield process_checks.check_tables()
     yield process_checks.check_other_code()

@@ -6,10 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dtensor_registry._torch.checking.corrections import unneeded
+from dtensor_registry._torch.checking.corrections import right_without, rows_not_there
 from dtensor_registry.diagnosis.findings import Check, judge
 from dtensor_registry.discovery import LOCAL, Discovery
-from dtensor_registry.errors import ConflictingStrategiesError, RegistryError, SettingsError
+from dtensor_registry.errors import (
+    ConflictingStrategiesError,
+    InstallError,
+    RegistryError,
+    SettingsError,
+)
 from dtensor_registry.resolution import Resolution, check_pins_are_used, resolve
 from dtensor_registry.rules import Without
 from dtensor_registry.settings import TORCH, Settings
@@ -88,16 +93,35 @@ def check_rules(outcome: Outcome) -> Check:
     )
 
 
-def check_corrections(discovery: Discovery) -> Iterator[Check]:
-    """List what plugins would leave out of torch's rules, and this torch does not have."""
-    corrected = [c for c in discovery.contributions if isinstance(c.strategy.rule, Without)]
+def check_corrections(discovery: Discovery, tried: bool) -> Iterator[Check]:
+    """List what plugins mend of torch's, and this torch does not need.
+
+    Args:
+        discovery: whose plugins.
+        tried: run the counterexamples, too; that takes some seconds.
+    """
+    corrected = [
+        c
+        for c in discovery.contributions
+        if isinstance(c.strategy.rule, Without) or c.strategy.shows
+    ]
     if not corrected:
         return
-    found = unneeded(discovery)
-    told = f"rows are left out of torch's rules for {len({c.op for c in corrected})} op(s)"
-    if found:
-        told += f"; {len(found)} find nothing to leave out of this torch's rules"
-    yield Check("corrections", "ok", told, found)
+    told = f"plugins mend what torch has wrong for {len({c.op for c in corrected})} op(s)"
+    absent = rows_not_there(discovery)
+    if absent:
+        told += f"; {len(absent)} row(s) are not in this torch's rules"
+    if not tried:
+        yield Check("corrections", "ok", told, absent)
+        return
+    try:
+        right = right_without(discovery)
+    except InstallError as error:
+        step = "in a process of its own:  dtensor-registry doctor --corrections"
+        yield Check("corrections", "warn", told, (*absent, f"not tried: {error}"), step)
+        return
+    told += f"; this torch has {len(right)} counterexample(s) right without"
+    yield Check("corrections", "ok", told, (*absent, *right))
 
 
 def _conflicts(settings: Settings, resolution: Resolution, discovery: Discovery) -> Iterator[str]:

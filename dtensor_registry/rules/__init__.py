@@ -2,6 +2,7 @@
 
 from dtensor_registry.rules.amended import Amended, Amendment, Compute, MoveFirst, Refuse, amended
 from dtensor_registry.rules.batched import Batched, batched
+from dtensor_registry.rules.counterexample import Counterexample, Held
 from dtensor_registry.rules.einsum import Einsum, einsum
 from dtensor_registry.rules.frozen import Case, Frozen, case, frozen
 from dtensor_registry.rules.like import Like, like
@@ -24,9 +25,11 @@ __all__ = [
     "Bindable",
     "Case",
     "Compute",
+    "Counterexample",
     "Einsum",
     "FallbackStrategy",
     "Frozen",
+    "Held",
     "Like",
     "MoveFirst",
     "NamedRow",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dtensor_registry.errors import InvalidContributionError
+from dtensor_registry.rules.counterexample import Counterexample
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -95,6 +96,8 @@ class SingleDimStrategy:
             otherwise than the whole call does, such as a size. `arguments` are those of the
             local call by name, `inputs` the local shape of each tensor by name, `outputs` the
             local shape of each output. The host then runs the op itself.
+        shows: calls that torch alone has wrong, if the strategy is there to mend torch;
+            `doctor --corrections` says when the torch at hand has them right.
 
     Raises:
         InvalidContributionError: for a part that cannot be what it should be.
@@ -120,6 +123,7 @@ class SingleDimStrategy:
     local_arguments: Callable[[Any, Any, Any], Mapping[str, Any]] | None = field(
         default=None, kw_only=True
     )
+    shows: tuple[Counterexample, ...] = field(default=(), kw_only=True)
     names: tuple[str, ...] = field(init=False, compare=False)
     source: SourceLine = field(init=False, compare=False, repr=False)
 

@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch._ops import OpOverload
+from torch.distributed.device_mesh import DeviceMesh
 
+from dtensor_registry._torch.checking.counterexamples import run_counterexample, samples_of
+from dtensor_registry._torch.checking.local_ranks import simulated_mesh
 from dtensor_registry._torch.checking.torch_rules import torch_rule
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.discovery import Contribution, Discovery
+from dtensor_registry.errors import InstallError
 from dtensor_registry.rules import TensorMeta, Without, WrongRows, is_tensor, tensor_inputs
 from dtensor_registry.torch_patch.catalog import SINGLE_DIM, TorchCatalog
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
@@ -19,7 +24,7 @@ from dtensor_registry.verification.inputs import sample_of
 from dtensor_registry.verification.wholerun import fill
 
 
-def unneeded(discovery: Discovery) -> tuple[str, ...]:
+def rows_not_there(discovery: Discovery) -> tuple[str, ...]:
     """List what `without(...)` is to leave out of a rule of torch's that does not have it.
 
     A rule is asked for the samples of the strategy, or for typical calls if it has none.
@@ -28,11 +33,37 @@ def unneeded(discovery: Discovery) -> tuple[str, ...]:
     for contribution in discovery.contributions:
         if isinstance(contribution.strategy.rule, Without):
             for name in TorchCatalog().overloads(contribution.op) or (contribution.op,):
-                found += _unneeded_of(name, contribution)
+                found += _rows_not_there(name, contribution)
     return tuple(found)
 
 
-def _unneeded_of(name: str, contribution: Contribution) -> Iterator[str]:
+def right_without(discovery: Discovery) -> tuple[str, ...]:
+    """List the counterexamples of plugins that torch, left alone, has right.
+
+    Raises:
+        InstallError: in a process that is part of a process group, or where rules are in force.
+    """
+    if LOAN.layers:
+        raise InstallError("rules are in force in this process, so that torch is not left alone")
+    found: dict[str, None] = {}
+    shown = {each.ranks for c in discovery.contributions for each in c.strategy.shows}
+    for ranks in sorted(shown):
+        with simulated_mesh(ranks) as mesh:
+            for contribution in discovery.contributions:
+                found |= dict.fromkeys(_right_without(contribution, mesh))
+    return tuple(found)
+
+
+def _right_without(contribution: Contribution, mesh: DeviceMesh) -> Iterator[str]:
+    op = find_op(contribution.op)
+    for shown in contribution.strategy.shows:
+        if op is None or shown.ranks != mesh.size() or not shown.is_of(contribution.op):
+            continue
+        if run_counterexample(op, shown, mesh).verdict == "right":
+            yield f"{contribution.op}: {shown} as {shown.row}; {contribution.origin}"
+
+
+def _rows_not_there(name: str, contribution: Contribution) -> Iterator[str]:
     without = contribution.strategy.rule
     assert isinstance(without, Without)
     op = find_op(name)
@@ -41,23 +72,21 @@ def _unneeded_of(name: str, contribution: Contribution) -> Iterator[str]:
         missing = "torch has no such op" if op is None else "torch has no rule with rows for it"
         yield f"{name}: {missing}; {contribution.origin}"
         return
-    # Whether torch has a row does not depend on the calls that it is wrong for.
-    always = Without(tuple(WrongRows(wrong.rows, wrong.because) for wrong in without.wrong))
-    met = _met_rows(op, CorrectedRule(info.func, always, contribution.origin), contribution)
-    for wrong in always.wrong:
+    for wrong in without.wrong:
+        # Whether torch has a row does not depend on the calls that it is wrong for.
+        always = Without((WrongRows(wrong.rows, wrong.because),))
+        met = _met_rows(op, CorrectedRule(info.func, always, contribution.origin), contribution)
         for row in wrong.rows:
-            if not any(each is wrong and shown.startswith(row) for shown, each in met):
+            if not any(shown.startswith(row) for shown in met):
                 yield f"{name}: torch's rule has no row {row}; {contribution.origin}"
 
 
-def _met_rows(
-    op: OpOverload, rule: CorrectedRule, contribution: Contribution
-) -> set[tuple[str, WrongRows]]:
+def _met_rows(op: OpOverload, rule: CorrectedRule, contribution: Contribution) -> set[str]:
     """Collect the rows that a correction leaves out of some call."""
-    met: set[tuple[str, WrongRows]] = set()
+    met: set[str] = set()
 
     def ask(asked: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        met.update(rule.left_out(asked, args, kwargs))
+        met.update(shown for shown, _ in rule.left_out(asked, args, kwargs))
         return rule.func(asked, args, kwargs)
 
     asked_for_calls = torch_rule(op, ask)
@@ -72,7 +101,7 @@ def _met_rows(
 def _calls(
     op: OpOverload, contribution: Contribution
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    samples = contribution.strategy.samples
+    samples = samples_of(contribution.strategy, op)
     if samples is None:
         for args, kwargs in calls_of(op):
             yield tuple(map(_first_of_list, args)), kwargs

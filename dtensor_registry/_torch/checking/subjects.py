@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from dtensor_registry._torch.checking.counterexamples import samples_of
 from dtensor_registry._torch.checking.derived import derived_calls
 from dtensor_registry._torch.checking.torch_rules import torch_rule
 from dtensor_registry.discovery import Contribution, Discovery, discover
@@ -178,7 +179,7 @@ def _of_contribution(name: str, contribution: Contribution, resolution: Resoluti
     op = find_op(name)
     assert op is not None, f"{name} was listed as existing"
     strategy = contribution.strategy
-    samples = strategy.samples
+    samples = samples_of(strategy, op)
     if samples is not None and name not in TorchCatalog().overloads(contribution.op):
         samples = partial(_in_form_of, op, samples)
     owner = (name, contribution.origin.plugin, str(contribution.origin))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dtensor_registry import Counterexample, Held
 from dtensor_registry_corrections.conditions import (
     integers,
     narrow_integers,
@@ -9,7 +10,7 @@ from dtensor_registry_corrections.conditions import (
     other_is_no_such_integer,
     two_narrow_integers,
 )
-from dtensor_registry_corrections.correction import Correction, Example, Held
+from dtensor_registry_corrections.correction import Correction
 
 _WRAPS = "integers wrap around, so a larger part does not make a larger result"
 _PARTS = "a sum of small integers wraps around; one of the parts' results does not"
@@ -27,8 +28,8 @@ ARITHMETIC: tuple[Correction, ...] = (
         (_P_MAX, _P_MIN),
         _WRAPS,
         (
-            Example(_P_MAX, (Held("uint8", 0, 255), Held("uint8", 1))),
-            Example(_P_MIN, (Held("uint8", 0, 255), Held("uint8", 1))),
+            Counterexample(_P_MAX, (Held("uint8", 0, 255), Held("uint8", 1))),
+            Counterexample(_P_MIN, (Held("uint8", 0, 255), Held("uint8", 1))),
         ),
         two_narrow_integers,
     ),
@@ -37,8 +38,8 @@ ARITHMETIC: tuple[Correction, ...] = (
         (_P_MAX, _P_MIN),
         _WRAPS,
         (
-            Example(_P_MAX, (Held("uint8", 0, 3), Held("uint8", 1))),
-            Example(_P_MIN, (Held("uint8", 0, 3), Held("uint8", 1))),
+            Counterexample(_P_MAX, (Held("uint8", 0, 3), Held("uint8", 1))),
+            Counterexample(_P_MIN, (Held("uint8", 0, 3), Held("uint8", 1))),
         ),
         two_narrow_integers,
     ),
@@ -51,35 +52,35 @@ ARITHMETIC: tuple[Correction, ...] = (
         ),
         (_BOTH,),
         _PARTS,
-        (Example(_BOTH, (_SMALL, Held("int64", 3, 4))),),
+        (Counterexample(_BOTH, (_SMALL, Held("int64", 3, 4))),),
         other_is_no_such_integer,
     ),
     Correction(
         ("aten.mul.Tensor", "aten._foreach_mul.List"),
         (_LEFT, _RIGHT),
         _PARTS,
-        (Example(_LEFT, (_SMALL, _LARGE)), Example(_RIGHT, (_LARGE, _SMALL))),
+        (Counterexample(_LEFT, (_SMALL, _LARGE)), Counterexample(_RIGHT, (_LARGE, _SMALL))),
         other_is_no_such_integer,
     ),
     Correction(
         ("aten.mul.Tensor", "aten.mul.Scalar"),
         (_ONE,),
         _PARTS,
-        (Example(_ONE, (_SMALL, 0.5)),),
+        (Counterexample(_ONE, (_SMALL, 0.5)),),
         narrow_times_fraction,
     ),
     Correction(
         ("aten.div.Tensor", "aten._foreach_div.List"),
         (_LEFT,),
         _PARTS,
-        (Example(_LEFT, (_SMALL, _LARGE)),),
+        (Counterexample(_LEFT, (_SMALL, _LARGE)),),
         narrow_integers,
     ),
     Correction(
         ("aten.div.Tensor", "aten.div.Scalar"),
         (_ONE,),
         _PARTS,
-        (Example(_ONE, (_SMALL, 2)),),
+        (Counterexample(_ONE, (_SMALL, 2)),),
         narrow_integers,
     ),
     # gloo does not reduce averages of integers, so that no call on the CPU shows these.
@@ -117,8 +118,8 @@ ARITHMETIC: tuple[Correction, ...] = (
         ("P(min) <- P(max)", "P(max) <- P(min)"),
         _WRAPS,
         (
-            Example("P(min) <- P(max)", (Held("uint8", 0, 1),)),
-            Example("P(max) <- P(min)", (Held("uint8", 0, 1),)),
+            Counterexample("P(min) <- P(max)", (Held("uint8", 0, 1),)),
+            Counterexample("P(max) <- P(min)", (Held("uint8", 0, 1),)),
         ),
         narrow_integers,
     ),

@@ -8,9 +8,17 @@ allows on one mesh dim, and the host moves what is not so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from dtensor_registry import REPLICATE, Partial, ShardingPlaceholder, SingleDimStrategy
+from dtensor_registry import (
+    REPLICATE,
+    Counterexample,
+    Held,
+    Partial,
+    ShardingPlaceholder,
+    SingleDimStrategy,
+)
 
 Row = list[Any]
 
@@ -95,6 +103,21 @@ def local_arguments(
     return changes
 
 
+_IMAGE, _WEIGHT, _MADE = (
+    Held("float64", (1, 2, 1, 2)),
+    Held("float64", (2, 2, 1, 1)),
+    Held("float64", (1, 2, 1, 2)),
+)
+_OPTIONS = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+_CALL = (_IMAGE, _WEIGHT, None, *_OPTIONS)
+_GRADIENTS = (_MADE, _IMAGE, _WEIGHT, None, *_OPTIONS, [True, True, False])
+_LINE, _KERNEL = Held("float64", (1, 1, 1, 4)), Held("float64", (1, 1, 1, 3))
+_AROUND = ([1, 1], [0, 1], [1, 1], False, [0, 0], 1)
+
+_wrong = partial(
+    Counterexample, because="the handler takes what is cut or pending there for the whole"
+)
+
 CONVOLUTIONS: tuple[SingleDimStrategy, ...] = (
     SingleDimStrategy(
         "aten.convolution.default",
@@ -102,6 +125,14 @@ CONVOLUTIONS: tuple[SingleDimStrategy, ...] = (
         allow_empty_pieces=False,
         replaces_handler=f"{HANDLERS}.convolution_handler",
         local_arguments=local_arguments,
+        shows=(
+            _wrong("R, P(sum)", _CALL),
+            _wrong("R, S(0)", _CALL),
+            _wrong("S(1), S(1)", _CALL),
+            _wrong("P(sum), R", _CALL, until="2.13.0"),
+            _wrong("P(sum), R", _CALL, raises=True, since="2.14.1"),
+            _wrong("S(3), R", (_LINE, _KERNEL, None, *_AROUND)),
+        ),
     ),
     SingleDimStrategy(
         "aten.convolution_backward.default",
@@ -109,5 +140,10 @@ CONVOLUTIONS: tuple[SingleDimStrategy, ...] = (
         allow_empty_pieces=False,
         replaces_handler=f"{HANDLERS}.convolution_backward_handler",
         local_arguments=local_arguments,
+        shows=(
+            _wrong("R, R, P(sum)", _GRADIENTS),
+            _wrong("S(1), R, S(0)", _GRADIENTS, raises=True),
+            _wrong("R, S(1), S(1)", _GRADIENTS, raises=True),
+        ),
     ),
 )

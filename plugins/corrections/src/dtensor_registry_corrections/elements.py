@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dtensor_registry import Counterexample, Held
 from dtensor_registry_corrections.conditions import (
     another_dtype,
     becomes_complex,
@@ -11,7 +12,7 @@ from dtensor_registry_corrections.conditions import (
     numbers_with_nan,
     two_dtypes,
 )
-from dtensor_registry_corrections.correction import Correction, Dtype, Example, Held
+from dtensor_registry_corrections.correction import Correction
 
 _MAX, _MIN, _SUM = "P(max) <- P(max)", "P(min) <- P(min)", "P(sum) <- P(sum)"
 _NAN = float("nan")
@@ -21,19 +22,19 @@ _WRAPS = "integers wrap around, so a larger part does not make a larger result"
 _PARTS = "a sum of small integers wraps around; one of the parts' results does not"
 
 
-def _with_nan(row: str, number: float) -> Example:
-    return Example(row, (Held("float64", _NAN, number),))
+def _with_nan(row: str, number: float) -> Counterexample:
+    return Counterexample(row, (Held("float64", _NAN, number),))
 
 
-def _beside_nan(kind: str, sign: int) -> tuple[Example, ...]:
+def _beside_nan(kind: str, sign: int) -> tuple[Counterexample, ...]:
     """Make examples for each way to have a partial tensor with nan beside another operand."""
     partial = f"P({kind})"
     held, whole = Held("float64", _NAN, -3.0 * sign), Held("float64", -7.0 * sign)
     both = (Held("float64", _NAN, 3.0 * sign), Held("float64", 1.0 * sign, 2.0 * sign))
     return (
-        Example(f"{partial} <- {partial}, R", (held, whole)),
-        Example(f"{partial} <- R, {partial}", (whole, held)),
-        Example(f"{partial} <- {partial}, {partial}", both),
+        Counterexample(f"{partial} <- {partial}, R", (held, whole)),
+        Counterexample(f"{partial} <- R, {partial}", (whole, held)),
+        Counterexample(f"{partial} <- {partial}, {partial}", both),
     )
 
 
@@ -43,8 +44,8 @@ ELEMENTS: tuple[Correction, ...] = (
         (_MAX, _MIN),
         "with a value above the threshold the op first falls, then rises",
         (
-            Example(_MAX, (Held("float64", -1.0, 1.0), 0.0, 5.0)),
-            Example(_MIN, (Held("float64", -1.0, 1.0), 0.0, 5.0)),
+            Counterexample(_MAX, (Held("float64", -1.0, 1.0), 0.0, 5.0)),
+            Counterexample(_MIN, (Held("float64", -1.0, 1.0), 0.0, 5.0)),
         ),
         not_rising,
     ),
@@ -89,15 +90,19 @@ ELEMENTS: tuple[Correction, ...] = (
         "it is 0 where the first operand is 0, whatever the second is; parts that add up to 0 are"
         " not 0",
         (
-            Example("P(sum) <- P(sum), R", (Held("float64", 1.0, -1.0), Held("float64", -1.0))),
-            Example("P(avg) <- P(avg), R", (Held("float64", 1.0, -1.0), Held("float64", -1.0))),
+            Counterexample(
+                "P(sum) <- P(sum), R", (Held("float64", 1.0, -1.0), Held("float64", -1.0))
+            ),
+            Counterexample(
+                "P(avg) <- P(avg), R", (Held("float64", 1.0, -1.0), Held("float64", -1.0))
+            ),
         ),
     ),
     Correction(
         ("aten._to_copy.default",),
         (_SUM,),
         _PARTS,
-        (Example(_SUM, (Held("uint8", 200, 100),), (("dtype", Dtype("int64")),)),),
+        (Counterexample(_SUM, (Held("uint8", 200, 100),), (("dtype", "torch.int64"),)),),
         holds_more,
     ),
     Correction(
@@ -105,8 +110,8 @@ ELEMENTS: tuple[Correction, ...] = (
         (_MAX, _MIN),
         _WRAPS,
         (
-            Example(_MAX, (Held("uint8", 0, 200),), (("dtype", Dtype("int8")),)),
-            Example(_MIN, (Held("uint8", 0, 200),), (("dtype", Dtype("int8")),)),
+            Counterexample(_MAX, (Held("uint8", 0, 200),), (("dtype", "torch.int8"),)),
+            Counterexample(_MIN, (Held("uint8", 0, 200),), (("dtype", "torch.int8"),)),
         ),
         holds_less,
     ),
@@ -115,11 +120,11 @@ ELEMENTS: tuple[Correction, ...] = (
         (_MAX, _MIN),
         "complex numbers have no largest, so that it could never be found",
         (
-            Example(
-                _MAX, (Held("float64", -2.0, 3.0),), (("dtype", Dtype("complex128")),), refused=True
+            Counterexample(
+                _MAX, (Held("float64", -2.0, 3.0),), (("dtype", "torch.complex128"),), raises=True
             ),
-            Example(
-                _MIN, (Held("float64", -2.0, 3.0),), (("dtype", Dtype("complex128")),), refused=True
+            Counterexample(
+                _MIN, (Held("float64", -2.0, 3.0),), (("dtype", "torch.complex128"),), raises=True
             ),
         ),
         becomes_complex,
@@ -129,10 +134,10 @@ ELEMENTS: tuple[Correction, ...] = (
         (_SUM, "P(avg) <- P(avg)", _MAX, _MIN),
         "bits that are read as another dtype neither add up nor keep their order",
         (
-            Example(_SUM, (Held("float64", -2.0, -2.0), Dtype("int64"))),
-            Example("P(avg) <- P(avg)", (Held("float64", 1.0, 16.0), Dtype("float32"))),
-            Example(_MAX, (Held("float64", -2.0, -0.5), Dtype("int64"))),
-            Example(_MIN, (Held("float64", -2.0, -0.5), Dtype("int64"))),
+            Counterexample(_SUM, (Held("float64", -2.0, -2.0), "torch.int64")),
+            Counterexample("P(avg) <- P(avg)", (Held("float64", 1.0, 16.0), "torch.float32")),
+            Counterexample(_MAX, (Held("float64", -2.0, -0.5), "torch.int64")),
+            Counterexample(_MIN, (Held("float64", -2.0, -0.5), "torch.int64")),
         ),
         another_dtype,
         reduces=True,
@@ -142,13 +147,18 @@ ELEMENTS: tuple[Correction, ...] = (
         ("P(sum) <- P(sum), P(sum)", "P(avg) <- P(avg), P(avg)"),
         "the source is rounded to the dtype of the input, in each part anew",
         (
-            Example("P(sum) <- P(sum), P(sum)", (Held("int64", 1, 1), Held("float64", -2.0, 0.5))),
-            Example(
-                "P(avg) <- P(avg), P(avg)", (Held("float64", 1.0, 1.0), Held("uint8", 200, 100))
+            Counterexample(
+                "P(sum) <- P(sum), P(sum)",
+                (Held("int64", 1, 1), Held("float64", -2.0, 0.5)),
+                since="2.14.1",
+            ),
+            Counterexample(
+                "P(avg) <- P(avg), P(avg)",
+                (Held("float64", 1.0, 1.0), Held("uint8", 200, 100)),
+                since="2.14.1",
             ),
         ),
         two_dtypes,
-        since="2.14.1",
         reduces=True,
     ),
 )

@@ -11,7 +11,16 @@ from typing import Any
 import torch
 from torch.distributed.tensor import Partial
 
-from dtensor_registry import Compute, PlacedCall, Refuse, SchemaInfo, SingleDimStrategy, amended
+from dtensor_registry import (
+    Compute,
+    Counterexample,
+    Held,
+    PlacedCall,
+    Refuse,
+    SchemaInfo,
+    SingleDimStrategy,
+    amended,
+)
 
 
 def filled_sum(call: PlacedCall) -> Compute | Refuse | None:
@@ -47,6 +56,7 @@ FILLS: tuple[SingleDimStrategy, ...] = (
         # What is decided for other tensors does not depend on the value; fills of sums are not
         # cached. So a value that changes in each step costs no new decision.
         schema_info=SchemaInfo(static_argnum=2),
+        shows=(Counterexample("P(sum)", (Held("float64", 1.0), 8)),),
     ),
 )
 """A fill that is right on every placement."""

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtensor_registry import Compute, MoveFirst, PlacedCall, Refuse, SingleDimStrategy, amended
+from dtensor_registry import (
+    Compute,
+    Counterexample,
+    Held,
+    MoveFirst,
+    PlacedCall,
+    Refuse,
+    SingleDimStrategy,
+    amended,
+)
 
 
 def index_of_another_size(call: PlacedCall) -> MoveFirst | None:
@@ -57,6 +66,10 @@ def _computed_apart(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return target
 
 
+_INDEX_ADD, _SCATTER_ADD = "aten.index_add_.default", "aten.scatter_add_.default"
+_TABLE, _SHORTER = Held("float64", (4, 2)), Held("int64", [[0, 1], [1, 0]])
+_WRITTEN, _AT, _ADDED = Held("float64", (4,)), Held("int64", [0, 3]), Held("float64", (2,))
+
 INDEXING: tuple[SingleDimStrategy, ...] = (
     SingleDimStrategy(
         "aten.gather.default",
@@ -64,9 +77,27 @@ INDEXING: tuple[SingleDimStrategy, ...] = (
             index_of_another_size,
             because="a tensor and an index of another size are cut as if they were of one size",
         ),
+        shows=(
+            Counterexample("R, S(0)", (_TABLE, 1, _SHORTER)),
+            Counterexample("S(0), R", (_TABLE, 1, _SHORTER)),
+        ),
     ),
     SingleDimStrategy(
-        ["aten.index_add_.default", "aten.scatter_add_.default"],
+        [_INDEX_ADD, _SCATTER_ADD],
         amended(written_where_it_is, because="what is written to is moved, and the write is lost"),
+        shows=(
+            Counterexample("S(0), R, R", (_WRITTEN, 0, _AT, _ADDED), op=_INDEX_ADD),
+            Counterexample("R, R, P(sum)", (_WRITTEN, 0, _AT, _ADDED), op=_INDEX_ADD),
+            Counterexample(
+                "S(0), R, R", (_WRITTEN, 0, _AT, _ADDED), op=_SCATTER_ADD, until="2.13.0"
+            ),
+            Counterexample(
+                "S(0), R, R",
+                (_WRITTEN, 0, _AT, _ADDED),
+                op=_SCATTER_ADD,
+                raises=True,
+                since="2.14.1",
+            ),
+        ),
     ),
 )

@@ -12,7 +12,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dtensor_registry import Compute, PlacedCall, SingleDimStrategy, amended
+from dtensor_registry import (
+    Compute,
+    Counterexample,
+    Held,
+    PlacedCall,
+    SingleDimStrategy,
+    amended,
+)
 
 NONE, MEAN, SUM = 0, 1, 2
 """Values of the argument `reduction`. Source: at::Reduction."""
@@ -84,13 +91,38 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+_PARTS = Held("float64", [[0.25], [0.5], [0.875]])
+_GOALS = Held("float64", [[1.0], [0.0], [1.0]])
+_UPSTREAM = Held("float64", ())
+_CUT = "S(0), S(0)"
+
+_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "aten.binary_cross_entropy.default": (None, MEAN),
+    "aten.binary_cross_entropy_with_logits.default": (None, None, MEAN),
+    "aten.huber_loss.default": (MEAN, 1.0),
+    "aten.mse_loss.default": (MEAN,),
+    "aten.smooth_l1_loss.default": (MEAN, 1.0),
+    "aten.soft_margin_loss.default": (MEAN,),
+    "aten.binary_cross_entropy_backward.default": (None, MEAN),
+    "aten.huber_loss_backward.default": (MEAN, 1.0),
+    "aten.mse_loss_backward.default": (MEAN,),
+    "aten.smooth_l1_loss_backward.default": (MEAN, 1.0),
+    "aten.soft_margin_loss_backward.default": (MEAN,),
+}
+"""What follows the tensors of a call that is a mean."""
+
 MEANS: tuple[SingleDimStrategy, ...] = (
     SingleDimStrategy(
         list(FORWARD),
         amended(mean_of_uneven_pieces, because="the ranks' means of uneven pieces are averaged"),
+        shows=tuple(Counterexample(_CUT, (_PARTS, _GOALS, *_OPTIONS[op]), op=op) for op in FORWARD),
     ),
     SingleDimStrategy(
         list(BACKWARD),
         amended(gradient_of_pieces, because="each rank divides by the elements of its own piece"),
+        shows=tuple(
+            Counterexample(f"R, {_CUT}", (_UPSTREAM, _PARTS, _GOALS, *_OPTIONS[op]), op=op)
+            for op in BACKWARD
+        ),
     ),
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dtensor_registry import (
+    Counterexample,
+    Held,
     MoveFirst,
     Partial,
     PlacedCall,
@@ -11,19 +15,19 @@ from dtensor_registry import (
     amended,
 )
 
-EXTREMES = (
-    "aten.amax.default",
-    "aten.amin.default",
-    "aten.aminmax.default",
-    "aten.argmax.default",
-    "aten.argmin.default",
-    "aten.max.default",
-    "aten.min.default",
-)
+EXTREMES: dict[str, tuple[Any, ...]] = {
+    "aten.amax.default": ([0],),
+    "aten.amin.default": ([0],),
+    "aten.argmax.default": (),
+    "aten.argmin.default": (),
+    "aten.max.default": (),
+    "aten.min.default": (),
+}
+"""Reductions of a tensor that holds something, and arguments that make them reduce dim 0."""
 
 NORMS = ("aten.linalg_vector_norm.default", "aten.norm.Scalar")
 
-FOURIER = ("aten._fft_c2c.default", "aten._fft_c2r.default", "aten._fft_r2c.default")
+FOURIER = ("aten._fft_r2c.default",)  # complex numbers have no largest: none is pending
 
 
 def extreme_of_an_empty_piece(call: PlacedCall) -> MoveFirst | None:
@@ -79,12 +83,18 @@ def _pending_extremes(tensor: PlacedTensor) -> tuple[int, ...]:
     )
 
 
+_ROW = Held("float64", (1, 2))
+
 REDUCTIONS: tuple[SingleDimStrategy, ...] = (
     SingleDimStrategy(
         list(EXTREMES),
         amended(
             extreme_of_an_empty_piece,
             because="a rank without data raises alone, and the others wait for it",
+        ),
+        shows=tuple(
+            Counterexample("S(0)", (_ROW, *options), op=op, raises=True)
+            for op, options in EXTREMES.items()
         ),
     ),
     SingleDimStrategy(
@@ -93,12 +103,23 @@ REDUCTIONS: tuple[SingleDimStrategy, ...] = (
             norm_of_empty_or_pending,
             because="a norm is taken of an empty piece, or of a maximum that is yet to be found",
         ),
+        shows=(
+            Counterexample("S(0)", (_ROW, float("inf")), raises=True),
+            Counterexample("P(max)", (Held("float64", -8.0, 1.0), float("inf"))),
+        ),
     ),
     SingleDimStrategy(
         list(FOURIER),
         amended(
             transform_of_an_extreme,
             because="a transform is taken of a maximum that is yet to be found",
+        ),
+        shows=(
+            Counterexample(
+                "P(max)",
+                (Held("float64", [1.0, 4.0], [2.0, 3.0]), [0], 0, True),
+                raises=True,
+            ),
         ),
     ),
 )

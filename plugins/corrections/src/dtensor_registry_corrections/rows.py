@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from dtensor_registry import MoveFirst, PlacedCall, SingleDimStrategy, amended, without
 from dtensor_registry_corrections.arithmetic import ARITHMETIC
@@ -20,32 +19,20 @@ def of_op(op: str) -> tuple[Correction, ...]:
     return tuple(correction for correction in CORRECTIONS if op in correction.ops)
 
 
-def calls(op: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Make the calls that show what is wrong, for the form of an op."""
-    found = [example.call() for correction in of_op(op) for example in correction.examples]
-    if "_foreach_" in op:
-        # A list for each tensor: forms over lists have the arguments of one element.
-        return [(tuple(map(_listed, args)), kwargs) for args, kwargs in found]
-    if op.endswith(("out", "_out")):
-        return [(args, {**kwargs, "out": args[0].new_empty(0)}) for args, kwargs in found]
-    return found
-
-
-def _listed(value: Any) -> Any:
-    return [value] if hasattr(value, "shape") else value
-
-
 def _strategy(op: str) -> SingleDimStrategy:
     corrections = of_op(op)
+    shows = tuple(example for correction in corrections for example in correction.examples)
     if all(correction.reduces for correction in corrections):
         because = "; ".join(dict.fromkeys(correction.because for correction in corrections))
-        return SingleDimStrategy(op, amended(partial(_reduced_first, op), because=because))
+        return SingleDimStrategy(
+            op, amended(partial(_reduced_first, op), because=because), shows=shows
+        )
     keys = [each.schema_info for each in corrections if each.schema_info is not None]
     return SingleDimStrategy(
         op,
         without(*(correction.wrong() for correction in corrections)),
         schema_info=keys[0] if keys else None,
-        samples=partial(calls, op),
+        shows=shows,
     )
 
 

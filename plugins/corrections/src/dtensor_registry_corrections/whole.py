@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtensor_registry import SchemaInfo
+from dtensor_registry import Counterexample, Held, SchemaInfo
 from dtensor_registry_corrections.conditions import (
     adds_up_wider,
     first_size_differs,
@@ -10,11 +10,11 @@ from dtensor_registry_corrections.conditions import (
     numbers_with_nan,
     second_size_differs,
 )
-from dtensor_registry_corrections.correction import Correction, Dtype, Example, Held
+from dtensor_registry_corrections.correction import Correction
 
 _SUM, _PRODUCT = "P(sum) <- P(sum)", "P(product) <- P(product)"
 _ROUNDED = "the dtype of the result is another: parts are rounded, or wrap around, one by one"
-_AS_INTEGERS = (("dtype", Dtype("int64")),)
+_AS_INTEGERS = (("dtype", "torch.int64"),)
 _MATRICES = [[[2.0, 0.0], [0.0, 4.0]]] * 2
 
 WHOLE: tuple[Correction, ...] = (
@@ -22,7 +22,7 @@ WHOLE: tuple[Correction, ...] = (
         ("aten.sum.default", "aten.nansum.default"),
         (_SUM,),
         _ROUNDED,
-        (Example(_SUM, (Held("float64", -2.0, 0.5),), _AS_INTEGERS),),
+        (Counterexample(_SUM, (Held("float64", -2.0, 0.5),), _AS_INTEGERS),),
         adds_up_wider,
         reduces=True,
     ),
@@ -30,7 +30,7 @@ WHOLE: tuple[Correction, ...] = (
         ("aten.sum.dim_IntList",),
         (_SUM,),
         _ROUNDED,
-        (Example(_SUM, (Held("float64", -2.0, 0.5), 0), _AS_INTEGERS),),
+        (Counterexample(_SUM, (Held("float64", -2.0, 0.5), 0), _AS_INTEGERS),),
         adds_up_wider,
         reduces=True,
     ),
@@ -38,16 +38,15 @@ WHOLE: tuple[Correction, ...] = (
         ("aten.cumsum.default",),
         (_SUM,),
         _ROUNDED,
-        (Example(_SUM, (Held("float64", -2.0, 0.5), 0), _AS_INTEGERS),),
+        (Counterexample(_SUM, (Held("float64", -2.0, 0.5), 0), _AS_INTEGERS, since="2.14.1"),),
         adds_up_wider,
-        since="2.14.1",
         reduces=True,
     ),
     Correction(
         ("aten.prod.default",),
         (_PRODUCT,),
         _ROUNDED,
-        (Example(_PRODUCT, (Held("float64", -2.0, -0.5),), _AS_INTEGERS),),
+        (Counterexample(_PRODUCT, (Held("float64", -2.0, -0.5),), _AS_INTEGERS),),
         adds_up_wider,
         reduces=True,
     ),
@@ -55,7 +54,7 @@ WHOLE: tuple[Correction, ...] = (
         ("aten.prod.dim_int",),
         (_PRODUCT,),
         _ROUNDED,
-        (Example(_PRODUCT, (Held("float64", -2.0, -0.5), 0), _AS_INTEGERS),),
+        (Counterexample(_PRODUCT, (Held("float64", -2.0, -0.5), 0), _AS_INTEGERS),),
         adds_up_wider,
         reduces=True,
     ),
@@ -63,7 +62,7 @@ WHOLE: tuple[Correction, ...] = (
         ("aten.nansum.default",),
         (_SUM,),
         "it passes nan over, which makes a sum of ranks nan",
-        (Example(_SUM, (Held("float64", float("nan"), -2.0),)),),
+        (Counterexample(_SUM, (Held("float64", float("nan"), -2.0),)),),
         numbers_with_nan,
         reduces=True,
     ),
@@ -71,7 +70,7 @@ WHOLE: tuple[Correction, ...] = (
         ("aten.linalg__powsum.default",),
         (_SUM,),
         "powers of parts do not add up to the power of their sum",
-        (Example(_SUM, (Held("float64", -2.0, -2.0), 2)),),
+        (Counterexample(_SUM, (Held("float64", -2.0, -2.0), 2)),),
         reduces=True,
     ),
     Correction(
@@ -79,14 +78,14 @@ WHOLE: tuple[Correction, ...] = (
         ("S(0) <- S(0), S(0)",),
         "an operand of size 1 goes with every element of the other, which another rank may hold",
         (
-            Example(
+            Counterexample(
                 "S(0) <- S(0), S(0)",
                 (Held("float64", [[1.0, 2.0, 3.0]]), Held("float64", [[1.0, 0.0, 2.0]] * 4)),
-                refused=True,
+                raises=True,
+                since="2.14.1",
             ),
         ),
         first_size_differs,
-        since="2.14.1",
         schema_info=SchemaInfo(2, ("dim",)),  # torch's key lacks it, and gives the rows of another
     ),
     Correction(
@@ -94,28 +93,28 @@ WHOLE: tuple[Correction, ...] = (
         ("S(1) <- S(1), S(1)",),
         "an operand of size 1 goes with every element of the other, which another rank may hold",
         (
-            Example(
+            Counterexample(
                 "S(1) <- S(1), S(1)",
                 (Held("float64", [[[1.0, 2.0, 3.0]]]), Held("float64", [[[1.0, 0.0, 2.0]] * 4])),
-                refused=True,
+                raises=True,
+                since="2.14.1",
             ),
         ),
         second_size_differs,
-        since="2.14.1",
     ),
     Correction(
         ("aten.linalg_ldl_solve.default",),
         ("S(0) <- S(0), S(0), S(0)",),
         "right-hand sides without a batch dim have rows there, of which each rank needs all",
         (
-            Example(
+            Counterexample(
                 "S(0) <- S(0), S(0), S(0)",
                 (
                     Held("float64", _MATRICES),
                     Held("int32", [[1, 2]] * 2),
                     Held("float64", [[2.0, 4.0], [4.0, 8.0]]),
                 ),
-                refused=True,
+                raises=True,
             ),
         ),
         no_batch_of_right_sides,
