@@ -128,7 +128,7 @@ def _arguments(
     op: OpOverload, shown: Counterexample, tensors: Sequence[Any], out: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Write the call in the form of the op, with these tensors; `out` is what it may write to."""
-    declared = facts(op).arguments
+    declared = facts(op).parameters
     left = iter(tensors)
 
     def value(given: Any) -> Any:
@@ -138,11 +138,11 @@ def _arguments(
         return getattr(torch, given.removeprefix("torch.")) if is_dtype else given
 
     args = [
-        [value(given)] if isinstance(given, Held) and argument.many else value(given)
+        [value(given)] if isinstance(given, Held) and argument.is_list else value(given)
         for given, argument in zip(shown.args, declared, strict=False)
     ]
     kwargs = {name: value(given) for name, given in shown.kwargs}
-    written = {argument.name: out for argument in declared if argument.keyword and argument.mutated}
+    written = {argument.name: out for argument in declared if argument.output is not None}
     return tuple(args), {**written, **kwargs}
 
 
