@@ -11,12 +11,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from dtensor_registry._torch.checking.counterexamples import run_counterexample, samples_of
 from dtensor_registry._torch.checking.local_ranks import simulated_mesh
 from dtensor_registry._torch.checking.torch_rules import torch_rule
-from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.discovery import Contribution, Discovery
 from dtensor_registry.errors import InstallError
 from dtensor_registry.rules import TensorMeta, Without, WrongRows, is_tensor, tensor_inputs
 from dtensor_registry.torch_patch.catalog import SINGLE_DIM, TorchCatalog
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import LEDGER
 from dtensor_registry.torch_runtime.ops import find_op
 from dtensor_registry.torch_runtime.representative import calls_of

@@ -14,9 +14,9 @@ from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
 from dtensor_registry._torch.checking.local_ranks import of_pieces, on_every_rank, plainly
-from dtensor_registry.torch_runtime.schema import facts
 from dtensor_registry.placements import Partial, Placement, Shard
 from dtensor_registry.rules import Counterexample, Held, SingleDimStrategy
+from dtensor_registry.torch_runtime.schema import facts
 from dtensor_registry.verification.pieces import reduce_parts
 
 Verdict: TypeAlias = Literal["right", "wrong", "raises"]
