@@ -116,15 +116,13 @@ def _give_missing_rules() -> None:
     import dtensor_registry_pointwise
     from dtensor_registry.torch_patch.catalog import TorchCatalog
     from dtensor_registry.torch_runtime.conversion import row_from_rule, row_to_torch
-    from dtensor_registry.torch_runtime.ops import find_op
     from dtensor_registry.torch_runtime.schema import runtime_schema_info
 
     known = DTensor._op_dispatcher.sharding_propagator.op_single_dim_strategy_funcs
     providers = (acme_kernels.dtensor, dtensor_registry_matrix, dtensor_registry_pointwise)
     for strategy in chain(*(provider.provide_single_dim_strategy() for provider in providers)):
-        for name in (full for n in strategy.names for full in TorchCatalog().overloads(n)):
-            op = find_op(name)
-            if op is None or op in known or not name.startswith(("acme.", *MISSING)):
+        for op in (overload for n in strategy.names for overload in TorchCatalog().overloads(n)):
+            if op in known or not str(op).startswith(("acme.", *MISSING)):
                 continue
 
             def rule(op: Any, args: Any, kwargs: Any, own: Any = strategy.rule) -> Any:

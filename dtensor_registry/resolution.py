@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from dtensor_registry.discovery import (
     LOCAL,
@@ -32,13 +32,13 @@ PINNED = "pinned"
 class Catalog(Protocol):
     """What resolution must know of torch."""
 
-    def overloads(self, name: str) -> tuple[str, ...]:
+    def overloads(self, name: str) -> tuple[Any, ...]:
         """All overloads that a name stands for; empty while the op does not exist."""
 
-    def variants(self, op: str) -> tuple[str, ...]:
+    def variants(self, op: Any) -> tuple[Any, ...]:
         """All other forms of an overload: in place, `out=`, over lists."""
 
-    def torch_table(self, op: str) -> str | None:
+    def torch_table(self, op: Any) -> str | None:
         """The table in which torch itself has a rule or a handler for an overload, or None."""
 
 
@@ -59,22 +59,27 @@ class Verdict:
     """Who rules one op.
 
     Attributes:
-        op: the overload, or the name as contributed while the op does not exist.
+        op: the overload's name, or the name as contributed while the op does not exist.
+        overload: the overload itself; None while it does not exist.
         winner: the contribution that is installed, or None when torch or the program has the op.
         reason: why the winner won.
         shadowed: all other contributions for the op, with reasons.
         torch_table: where torch has a rule or a handler of its own, or None.
-        pending: the op does not exist yet; the rule is bound when it does.
         program: where the program registered the op by torch's `register_sharding`, or None.
     """
 
     op: str
+    overload: Any
     winner: Contribution | None
     reason: str
     shadowed: tuple[Shadowed, ...]
     torch_table: str | None
-    pending: bool = False
     program: Origin | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the op does not exist yet; the rule is bound when it does."""
+        return self.overload is None
 
     def __str__(self) -> str:
         owner = str(self.winner.origin if self.winner else self.program or TORCH)
@@ -126,47 +131,48 @@ def resolve(
             neither a pin nor a higher step decides, and `on_conflict` is `error`.
     """
     claims: dict[str, dict[str, Contribution]] = {}
-    pending: set[str] = set()
+    overloads: dict[str, Any] = {}
     for contribution in (*discovery.contributions, *local):
-        overloads = catalog.overloads(contribution.op)
+        found = list(catalog.overloads(contribution.op))
         if contribution.strategy.variants:
-            found = (variant for op in overloads for variant in catalog.variants(op))
-            overloads = tuple(dict.fromkeys((*overloads, *found)))
-        if not overloads:
-            pending.add(contribution.op)
-        for op in overloads or (contribution.op,):
-            _claim(claims.setdefault(op, {}), op, contribution)
-    for op in pending:
-        packet = op.rpartition(".")[0]
-        if packet in pending:
+            found += [variant for op in found for variant in catalog.variants(op)]
+        named = {str(op): op for op in found} or {contribution.op: None}
+        overloads |= named
+        for name in named:
+            _claim(claims.setdefault(name, {}), name, contribution)
+    for name in claims:
+        packet = name.rpartition(".")[0]
+        if overloads[name] is None and packet in claims and overloads[packet] is None:
             # Whoever claims the packet claims its overloads, known or to come.
             for contribution in claims[packet].values():
-                _claim(claims[op], op, contribution)
-    verdicts = {
-        op: _judge(op, claims[op], settings, catalog.torch_table(op), op in pending, left_out)
-        for op in sorted(claims)
-    }
+                _claim(claims[name], name, contribution)
+    verdicts = {}
+    for name in sorted(claims):
+        op = overloads[name]
+        table = None if op is None else catalog.torch_table(op)
+        verdicts[name] = _judge(name, op, claims[name], settings, table, left_out)
     return Resolution(
         MappingProxyType(verdicts), tuple(_in_order(discovery.fallbacks, settings.fallback.order))
     )
 
 
-def obeying(resolution: Resolution, program: Mapping[str, Origin]) -> Resolution:
+def obeying(resolution: Resolution, program: Mapping[Any, Origin]) -> Resolution:
     """Put above all plugins what the program registers by torch's `register_sharding`.
 
     Args:
         resolution: what was decided among plugins and torch.
-        program: by op, where the program's function was written.
+        program: by overload, where the program's function was written.
     """
     verdicts = dict(resolution.verdicts)
-    for op, origin in program.items():
+    for overload, origin in program.items():
+        op = str(overload)
         found = verdicts.get(op)
         shadowed = () if found is None else found.shadowed
         if found is not None and found.winner is not None:
             reason = f"{origin.plugin} comes first: {REGISTERED}"
             shadowed = (Shadowed(found.winner, reason), *shadowed)
         table = None if found is None else found.torch_table
-        verdicts[op] = Verdict(op, None, REGISTERED, shadowed, table, program=origin)
+        verdicts[op] = Verdict(op, overload, None, REGISTERED, shadowed, table, origin)
     return Resolution(
         MappingProxyType({op: verdicts[op] for op in sorted(verdicts)}), resolution.fallbacks
     )
@@ -215,10 +221,10 @@ def _claim(claims: dict[str, Contribution], op: str, contribution: Contribution)
 
 def _judge(
     op: str,
+    overload: Any,
     claims: Mapping[str, Contribution],
     settings: Settings,
     torch_table: str | None,
-    pending: bool,
     left_out: Mapping[tuple[str, str], str],
 ) -> Verdict:
     shadowed: list[Shadowed] = []
@@ -254,13 +260,13 @@ def _judge(
             shadowed += (Shadowed(rival, ahead) for rival in rivals)
         elif len(rivals) == 1:
             winner, reason = rivals[0], _why(rivals[0].origin.plugin, op, settings)
-            if torch_precedes and not pending:
+            if torch_precedes and overload is not None:
                 reason += "; torch has no rule for it"
         elif settings.on_conflict == "error":
             raise _conflict(op, rivals, settings)
         else:
             shadowed += (Shadowed(rival, "in conflict, on_conflict is 'skip'") for rival in rivals)
-    return Verdict(op, winner, reason, tuple(shadowed), torch_table, pending)
+    return Verdict(op, overload, winner, reason, tuple(shadowed), torch_table)
 
 
 def is_left_to_torch(op: str, settings: Settings) -> bool:

@@ -22,7 +22,6 @@ from dtensor_registry.torch_patch.fallback import FallbackPolicy
 from dtensor_registry.torch_patch.import_guard import watch
 from dtensor_registry.torch_patch.override_stack import LOAN, Layer
 from dtensor_registry.torch_patch.replicate import replicate_op_strategy
-from dtensor_registry.torch_runtime.ops import find_op
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +110,12 @@ def _fallbacks_of(settings_json: str, path: tuple[str, ...]) -> tuple[Fallback, 
     return resolve(discover(settings, watch), settings, TorchCatalog()).fallbacks
 
 
-def _ops(named: Any) -> list[Op]:
+def _ops(named: Any) -> tuple[Op, ...]:
     """Find the overloads that an overload, a packet, a custom op or a name stands for."""
     name = op_name(named)
-    found = [find_op(overload) for overload in TorchCatalog().overloads(name)]
+    found = TorchCatalog().overloads(name)
     if not found:
         raise InvalidContributionError(
             f"OpStrategyPack: there is no op {name}; import the library that defines it first"
         )
-    return [op for op in found if op is not None]
+    return found

@@ -13,7 +13,6 @@ from dtensor_registry.resolution import Resolution, Verdict
 from dtensor_registry.settings import Settings, read_settings
 from dtensor_registry.torch_patch.winners import Winners
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule
-from dtensor_registry.torch_runtime.ops import find_op
 from dtensor_registry.torch_runtime.representative import typical_rows
 
 GROUND = ("torch", "host", "python", "setting fallback", "setting torch_rules")
@@ -77,10 +76,9 @@ def _locked(verdict: Verdict, hashes: Hashes) -> LockedOp:
         return LockedOp(verdict.op, TORCH, "", in_torch, "", ())
     origin = winner.origin
     rule = winner.strategy.rule
-    op = find_op(verdict.op)
     rows: tuple[str, ...] | None = (PENDING,)
-    if op is not None:
-        rows = typical_rows(op, InstalledRule(rule, origin))
+    if verdict.overload is not None:
+        rows = typical_rows(verdict.overload, InstalledRule(rule, origin))
     return LockedOp(
         verdict.op,
         origin.plugin,

@@ -95,9 +95,9 @@ def registered() -> dict[OpOverload, Registered]:
     return {op: Registered(op, found[op]) for op in sorted(programs, key=str)}
 
 
-def origins() -> dict[str, Origin]:
+def origins() -> dict[OpOverload, Origin]:
     """Say for which ops the program registered a function, and where that was written."""
-    return {str(op): known.origin for op, known in registered().items()}
+    return {op: known.origin for op, known in registered().items()}
 
 
 def hook_in(register: Callable[[Registered], None]) -> None:

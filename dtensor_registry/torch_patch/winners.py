@@ -17,7 +17,7 @@ from dtensor_registry.torch_patch.entries import single_dim_entry
 from dtensor_registry.torch_patch.override_stack import Entry
 from dtensor_registry.torch_patch.unknown_ops import NAMESPACES
 from dtensor_registry.torch_patch.variants import base_of
-from dtensor_registry.torch_runtime.ops import find_op, makers
+from dtensor_registry.torch_runtime.ops import makers
 
 
 class Winners:
@@ -55,8 +55,8 @@ class Winners:
     def _make_entries(self) -> dict[OpOverload, Entry]:
         """Make the entries of all ops that exist, and take down which rules do not fit."""
         entries: dict[OpOverload, Entry] = {}
-        for name, verdict in self.resolution.verdicts.items():
-            op = None if verdict.pending else find_op(name)
+        for verdict in self.resolution.verdicts.values():
+            op = verdict.overload
             if op is None or verdict.winner is None:
                 continue
             try:

@@ -39,14 +39,25 @@ def overloads(namespace: str) -> Iterator[OpOverload]:
             yield op
 
 
+def find_overloads(name: str) -> tuple[OpOverload, ...]:
+    """List the overloads that `aten.mm` or `aten.mm.default` stands for, if any exist yet.
+
+    >>> [str(op) for op in find_overloads("aten.dot")], find_overloads("no.such.op")
+    (['aten.dot.default', 'aten.dot.out'], ())
+    """
+    namespace, op, overload = f"{name}.".split(".")[:3]
+    packet: Any = getattr(getattr(torch.ops, namespace), op, None)
+    names = [overload] if overload else [] if packet is None else packet.overloads()
+    found = (getattr(packet, overload, None) for overload in names)
+    return tuple(overload for overload in found if overload is not None)
+
+
 def find_op(name: str) -> OpOverload | None:
     """Find an overload by the name that messages use, or None while it does not exist.
 
     >>> find_op("aten.mm.default") is torch.ops.aten.mm.default, find_op("no.such.op")
     (True, None)
     """
-    if name.count(".") != 2:
-        return None  # a whole packet, named before any of its overloads exists
-    namespace, op, overload = name.split(".")
-    packet: Any = getattr(getattr(torch.ops, namespace), op, None)
-    return getattr(packet, overload, None)
+    # A whole packet may be named before any of its overloads exists.
+    found = find_overloads(name) if name.count(".") == 2 else ()
+    return found[0] if found else None

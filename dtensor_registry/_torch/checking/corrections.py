@@ -32,8 +32,8 @@ def rows_not_there(discovery: Discovery) -> tuple[str, ...]:
     found: list[str] = []
     for contribution in discovery.contributions:
         if isinstance(contribution.strategy.rule, Without):
-            for name in TorchCatalog().overloads(contribution.op) or (contribution.op,):
-                found += _rows_not_there(name, contribution)
+            for op in TorchCatalog().overloads(contribution.op) or (None,):
+                found += _rows_not_there(op, contribution)
     return tuple(found)
 
 
@@ -63,10 +63,10 @@ def _right_without(contribution: Contribution, mesh: DeviceMesh) -> Iterator[str
             yield f"{contribution.op}: {shown} as {shown.row}; {contribution.origin}"
 
 
-def _rows_not_there(name: str, contribution: Contribution) -> Iterator[str]:
+def _rows_not_there(op: OpOverload | None, contribution: Contribution) -> Iterator[str]:
     without = contribution.strategy.rule
     assert isinstance(without, Without)
-    op = find_op(name)
+    name = contribution.op if op is None else str(op)
     info = None if op is None else LEDGER.original(SINGLE_DIM, op)
     if op is None or info is None:
         missing = "torch has no such op" if op is None else "torch has no rule with rows for it"

@@ -25,7 +25,6 @@ from dtensor_registry.torch_patch.override_stack import Entry
 from dtensor_registry.torch_patch.table_patcher import LEDGER, torch_schema_info
 from dtensor_registry.torch_patch.winners import Winners
 from dtensor_registry.torch_runtime.dispatcher import propagator
-from dtensor_registry.torch_runtime.ops import find_op
 from dtensor_registry.verification import Sample
 from dtensor_registry.verification.inputs import sample_of
 
@@ -150,21 +149,21 @@ def _of_plugins(discovery: Discovery, settings: Settings) -> Iterator[Subject]:
             )
         forms = list(overloads)
         if contribution.strategy.variants:
-            forms += (form for name in overloads for form in catalog.variants(name))
-        for name in forms:
-            if _has_nothing_to_judge(name, contribution):
+            forms += (form for op in overloads for form in catalog.variants(op))
+        for op in forms:
+            if _has_nothing_to_judge(op, contribution):
                 continue
-            if name == contribution.op or not _named(discovery, contribution, name):
-                yield _of_contribution(name, contribution, resolution)
+            if str(op) == contribution.op or not _named(discovery, contribution, str(op)):
+                yield _of_contribution(op, contribution, resolution)
 
 
-def _has_nothing_to_judge(name: str, contribution: Contribution) -> bool:
+def _has_nothing_to_judge(op: OpOverload, contribution: Contribution) -> bool:
     """Say whether a contribution has no rows that could be judged, or none in this torch."""
     strategy = contribution.strategy
     if isinstance(strategy.rule, Amended) or strategy.local_arguments is not None:
         return True  # no row is to be judged: what is right is the whole call, run by the host
     corrects = isinstance(strategy.rule, Without)
-    return corrects and TorchCatalog().torch_table(name) != CORRECTED_TABLE
+    return corrects and TorchCatalog().torch_table(op) != CORRECTED_TABLE
 
 
 def _named(discovery: Discovery, wide: Contribution, name: str) -> bool:
@@ -175,14 +174,12 @@ def _named(discovery: Discovery, wide: Contribution, name: str) -> bool:
     )
 
 
-def _of_contribution(name: str, contribution: Contribution, resolution: Resolution) -> Subject:
-    op = find_op(name)
-    assert op is not None, f"{name} was listed as existing"
+def _of_contribution(op: OpOverload, contribution: Contribution, resolution: Resolution) -> Subject:
     strategy = contribution.strategy
     samples = samples_of(strategy, op)
-    if samples is not None and name not in TorchCatalog().overloads(contribution.op):
+    if samples is not None and op not in TorchCatalog().overloads(contribution.op):
         samples = partial(_in_form_of, op, samples)
-    owner = (name, contribution.origin.plugin, str(contribution.origin))
+    owner = (str(op), contribution.origin.plugin, str(contribution.origin))
     try:
         entry = single_dim_entry(op, contribution, resolution)
     except MisfitError as error:

@@ -26,7 +26,6 @@ from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_runtime.conversion import placements_to_torch
 from dtensor_registry.torch_runtime.execute import waits_for_shapes
 from dtensor_registry.torch_runtime.explain_command import DTYPES
-from dtensor_registry.torch_runtime.ops import find_op
 from dtensor_registry.torch_runtime.schema import facts
 
 _BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
@@ -60,16 +59,15 @@ def find_overload(op: Any) -> OpOverload:
     name = op_name(op)
     found = TorchCatalog().overloads(name)
     if len(found) > 1:
-        found = tuple(overload for overload in found if _takes_tensors(overload))
-    if len(found) > 1 and f"{name}.default" in found:
-        found = (f"{name}.default",)
+        found = tuple(op for op in found if any(p.is_tensor for p in facts(op).parameters))
     if len(found) > 1:
-        raise AskedError(
-            f"{name} has {len(found)} overloads; which one is meant?\n  {', '.join(found)}"
-        )
-    overload = find_op(found[0]) if found else None
-    if overload is None:
+        found = tuple(op for op in found if str(op) == f"{name}.default") or found
+    if len(found) > 1:
+        listed = ", ".join(map(str, found))
+        raise AskedError(f"{name} has {len(found)} overloads; which one is meant?\n  {listed}")
+    if not found:
         raise AskedError(_no_such(name))
+    (overload,) = found
     try:
         is_composite(overload)
     except RuntimeError as error:  # an operator of TorchScript's interpreter, not of tensors
@@ -77,11 +75,6 @@ def find_overload(op: Any) -> OpOverload:
             f"{overload} is never dispatched, so DTensor does not see it: it belongs to TorchScript"
         ) from error
     return overload
-
-
-def _takes_tensors(name: str) -> bool:
-    op = find_op(name)
-    return op is not None and any(argument.is_tensor for argument in facts(op).parameters)
 
 
 def _no_such(name: str) -> str:

@@ -102,7 +102,7 @@ def _of_this_process(op: OpOverload) -> Iterator[Provider]:
 def _resolved(op: OpOverload, known: Known) -> Iterator[Provider]:
     name = str(op)
     verdict = known.resolution.verdicts.get(name) or Verdict(
-        name, None, "nobody else has a rule", (), TorchCatalog().torch_table(name)
+        name, op, None, "nobody else has a rule", (), TorchCatalog().torch_table(op)
     )
     torch_first = [s for s in verdict.shadowed if s.reason.startswith("torch comes first")]
     if verdict.winner is not None:
