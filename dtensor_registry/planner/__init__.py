@@ -5,7 +5,7 @@ Pure: it imports no torch, and its prices equal torch's own to the last bit.
 
 from dtensor_registry.planner.concrete_rows import fill_rows, grouped_dims, shard_kinds
 from dtensor_registry.planner.exhaustive import Price, candidates, cheapest_exhaustive, objections
-from dtensor_registry.planner.lower_bound import SLACK, Bounds, Effect, Outlook, Partway
+from dtensor_registry.planner.lower_bound import SLACK, Bounds, Effect, LowerBound, PrefixPrice
 from dtensor_registry.planner.prices import StepCost, itemise, price
 from dtensor_registry.planner.problem import (
     Candidate,
@@ -15,8 +15,13 @@ from dtensor_registry.planner.problem import (
     TensorInput,
     show_tensor,
 )
-from dtensor_registry.planner.redistribution import Collective, Step, needs_torch, steps
-from dtensor_registry.planner.result import Choice
+from dtensor_registry.planner.redistribution import (
+    Collective,
+    RedistributionStep,
+    needs_torch,
+    steps,
+)
+from dtensor_registry.planner.result import SearchResult
 from dtensor_registry.planner.search import cheapest
 from dtensor_registry.planner.targets import Ask
 from dtensor_registry.planner.topology import Topology
@@ -27,16 +32,16 @@ __all__ = [
     "Ask",
     "Bounds",
     "Candidate",
-    "Choice",
     "Collective",
     "Effect",
     "Grouped",
-    "Outlook",
-    "Partway",
+    "LowerBound",
+    "PrefixPrice",
     "Price",
     "Problem",
+    "RedistributionStep",
     "Row",
-    "Step",
+    "SearchResult",
     "StepCost",
     "TensorInput",
     "Topology",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dtensor_registry.planner.lower_bound import SLACK
 from dtensor_registry.planner.problem import Candidate, Problem, combine
-from dtensor_registry.planner.result import Choice
+from dtensor_registry.planner.result import SearchResult
 from dtensor_registry.planner.row_filters import keep
 from dtensor_registry.planner.row_table import Table
 from dtensor_registry.planner.targets import Moves, Target
@@ -75,7 +75,7 @@ class Search:
         self._nodes = 0
         self._leaves = 0
 
-    def cheapest(self) -> Choice | None:
+    def cheapest(self) -> SearchResult | None:
         """Find the choice of least cost, the first in row order among equals."""
         if all(self._open):
             if self._innermost > 0:
@@ -83,7 +83,7 @@ class Search:
             self._descend(self._root())
         return self._choice()
 
-    def first(self) -> Choice | None:
+    def first(self) -> SearchResult | None:
         """Find the first valid choice in row order, whatever it costs."""
         if all(self._open):
             self._walk(self._root())
@@ -92,18 +92,20 @@ class Search:
     def _root(self) -> _Node:
         return _Node(0.0, (), [move.start() for move in self._moves], (0,) * len(self._outputs))
 
-    def _choice(self) -> Choice | None:
+    def _choice(self) -> SearchResult | None:
         if self._best is None:
             return None
         kept = tuple(tuple(row for row, _ in there) for there in self._open)
-        return Choice(self._best, self._problem, kept, self._nodes, self._leaves)
+        return SearchResult(self._best, self._problem, kept, self._nodes, self._leaves)
 
     def _bound(self) -> None:
         """Work out what the open mesh dims add at least, and by what they scale the rest."""
         bounds = [
             None
-            if move.outlook is None
-            else move.outlook.bounds([{options[at] for _, options in rows} for rows in self._open])
+            if move.lower_bound is None
+            else move.lower_bound.bounds(
+                [{options[at] for _, options in rows} for rows in self._open]
+            )
             for at, move in enumerate(self._moves)
         ]
         factors: list[list[float]] = []

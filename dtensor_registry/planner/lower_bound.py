@@ -54,7 +54,7 @@ class Effect:
         self.possible = straight is None or straight.collective != "impossible"
 
 
-class Partway:
+class PrefixPrice:
     """A target that is chosen on the outermost mesh dims.
 
     Attributes:
@@ -91,7 +91,7 @@ class Bounds(NamedTuple):
     added: tuple[tuple[float, ...], ...]
 
 
-class Outlook:
+class LowerBound:
     """Prices of moving one tensor to any target, and bounds for targets half chosen.
 
     Args:
@@ -105,9 +105,9 @@ class Outlook:
         start: nothing chosen yet.
 
     >>> topology = Topology.assumed((2, 2), devices_per_host=8)
-    >>> outlook = Outlook((Shard(0), Shard(0)), [REPLICATE, Shard(0)], 2**20, topology)
-    >>> outer = outlook.choose(outlook.start, 0, 0)
-    >>> outer.floor <= outlook.choose(outer, 1, 1).floor
+    >>> lower_bound = LowerBound((Shard(0), Shard(0)), [REPLICATE, Shard(0)], 2**20, topology)
+    >>> outer = lower_bound.choose(lower_bound.start, 0, 0)
+    >>> outer.floor <= lower_bound.choose(outer, 1, 1).floor
     True
     """
 
@@ -126,7 +126,7 @@ class Outlook:
                 known[key] = _effects(placement, options, link)
             effects.append(known[key])
         self.effects = tuple(effects)
-        self.start = Partway(0.0, 0.0 if self._nested else self._gib, 0, (), 0.0)
+        self.start = PrefixPrice(0.0, 0.0 if self._nested else self._gib, 0, (), 0.0)
 
     def bounds(self, options: Sequence[Collection[int]]) -> Bounds:
         """Bound what is still to come.
@@ -161,7 +161,9 @@ class Outlook:
                 gib *= least[mesh_dim]
         return Bounds(tuple(factors), tuple(added))
 
-    def choose(self, before: Partway, mesh_dim: int, option: int, factor: float = 0.0) -> Partway:
+    def choose(
+        self, before: PrefixPrice, mesh_dim: int, option: int, factor: float = 0.0
+    ) -> PrefixPrice:
         """Choose the next mesh dim's target.
 
         Args:
@@ -187,7 +189,7 @@ class Outlook:
             floor = self._price(rates)
         else:
             floor = fixed + carried * factor if self._nested else fixed
-        return Partway(fixed, carried, before.unsettled | effect.unsettles, rates, floor)
+        return PrefixPrice(fixed, carried, before.unsettled | effect.unsettles, rates, floor)
 
     def _price(self, rates: tuple[Rate, ...]) -> float:
         """Add up as torch does: inside out if the tensor is cut, else outside in."""

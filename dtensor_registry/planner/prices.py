@@ -8,7 +8,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dtensor_registry.placements import Placements
-from dtensor_registry.planner.redistribution import Collective, Step, count_shards, steps
+from dtensor_registry.planner.redistribution import (
+    Collective,
+    RedistributionStep,
+    count_shards,
+    steps,
+)
 from dtensor_registry.planner.topology import Topology
 
 _GIB = 1024**3
@@ -106,7 +111,7 @@ class StepCost:
         microseconds: the price; 0.0 for a local step, infinite for an impossible one.
     """
 
-    step: Step
+    step: RedistributionStep
     collective: Collective
     nbytes: float
     microseconds: float

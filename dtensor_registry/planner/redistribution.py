@@ -45,7 +45,7 @@ def collective_of(source: Placement, target: Placement) -> Collective:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RedistributionStep:
     """One change of placement on one mesh dim, all other mesh dims staying as they are."""
 
     mesh_dim: int
@@ -95,7 +95,9 @@ def count_shards(placements: Placements, mesh_shape: tuple[int, ...]) -> int:
     return count
 
 
-def steps(source: Placements, target: Placements, mesh_shape: tuple[int, ...]) -> tuple[Step, ...]:
+def steps(
+    source: Placements, target: Placements, mesh_shape: tuple[int, ...]
+) -> tuple[RedistributionStep, ...]:
     """Plan a move as torch's runtime does for tensors with the default shard order.
 
     Mesh dims that cut the same tensor dim nest, outer around inner. Going inside out, each
@@ -113,16 +115,16 @@ def steps(source: Placements, target: Placements, mesh_shape: tuple[int, ...]) -
     >>> [str(s) for s in steps((Shard(0), Shard(0)), (REPLICATE, Shard(0)), (2, 2))]
     ['S(0) -> R on mesh dim 1', 'S(0) -> R on mesh dim 0', 'R -> S(0) on mesh dim 1']
     """
-    plan: list[Step] = []
+    plan: list[RedistributionStep] = []
     reached = source
     if count_shards(source, mesh_shape) > 1:
         reached = _unnested(source, target)
         for mesh_dim in reversed(range(len(source))):
             if source[mesh_dim] != reached[mesh_dim]:
-                plan.append(Step(mesh_dim, source[mesh_dim], reached[mesh_dim]))
+                plan.append(RedistributionStep(mesh_dim, source[mesh_dim], reached[mesh_dim]))
     for mesh_dim in range(len(source)):
         if reached[mesh_dim] != target[mesh_dim]:
-            plan.append(Step(mesh_dim, reached[mesh_dim], target[mesh_dim]))
+            plan.append(RedistributionStep(mesh_dim, reached[mesh_dim], target[mesh_dim]))
     return tuple(plan)
 
 

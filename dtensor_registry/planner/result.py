@@ -11,7 +11,7 @@ from dtensor_registry.planner.redistribution import needs_torch
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SearchResult:
     """The cheapest choice for a call, and what was looked at to find it.
 
     Attributes:

@@ -43,7 +43,7 @@ def keep(
         among: the rows to choose from, in order.
         finite: leave out rows that need a move of infinite price, too.
     """
-    deeds = [move.deeds(mesh_dim, finite) for move in moves]
+    equivalence_keys = [move.equivalence_keys(mesh_dim, finite) for move in moves]
     ties = [
         (table.outputs[output].of_row, problem.inputs[tied].sources[0][mesh_dim])
         for output, tied in problem.ties
@@ -70,7 +70,7 @@ def keep(
         if cuts and any(_cuts_groups(of_row[row], ranks, dim) for of_row, dim in cuts):
             continue
         options = table.options[row]
-        done = [there[option] for there, option in zip(deeds, options, strict=True)]
+        done = [there[option] for there, option in zip(equivalence_keys, options, strict=True)]
         if None in done:
             continue
         what = (*done, *[of_row[row] for of_row in telling])

@@ -21,29 +21,29 @@ class Kinds:
 
     Attributes:
         of: for each placement the bit of its kind, 0 for one that is not partial.
-        loners: the bits of those that mix with no other.
+        exclusive: the bits of those that mix with no other.
     """
 
     of: tuple[int, ...]
-    loners: int
+    exclusive: int
 
     @classmethod
     def among(cls, placements: Sequence[Placement | None]) -> Kinds | None:
         """Tell kinds apart, or return None if no two of them clash.
 
         >>> Kinds.among([Partial("sum"), Partial("avg"), Partial("max"), Shard(0)])
-        Kinds(of=(1, 2, 4, 0), loners=4)
+        Kinds(of=(1, 2, 4, 0), exclusive=4)
         """
         kinds = list(dict.fromkeys([p for p in placements if isinstance(p, Partial)]))
-        loners = sum(1 << bit for bit, kind in enumerate(kinds) if mixes_with_nothing(kind))
-        if len(kinds) < 2 or not loners:
+        exclusive = sum(1 << bit for bit, kind in enumerate(kinds) if mixes_with_nothing(kind))
+        if len(kinds) < 2 or not exclusive:
             return None
         bits = {kind: 1 << bit for bit, kind in enumerate(kinds)}
-        return cls(tuple(bits[p] if isinstance(p, Partial) else 0 for p in placements), loners)
+        return cls(tuple(bits[p] if isinstance(p, Partial) else 0 for p in placements), exclusive)
 
     def clash(self, kinds: int) -> bool:
         """Say whether some kinds do not stand together on one tensor."""
-        return bool(kinds & self.loners) and bool(kinds & (kinds - 1))
+        return bool(kinds & self.exclusive) and bool(kinds & (kinds - 1))
 
 
 @dataclass(frozen=True, slots=True)

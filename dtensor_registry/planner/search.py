@@ -10,13 +10,13 @@ import math
 
 from dtensor_registry.planner.branch_and_bound import Search
 from dtensor_registry.planner.problem import Candidate, Problem, combine
-from dtensor_registry.planner.result import Choice
+from dtensor_registry.planner.result import SearchResult
 from dtensor_registry.planner.row_table import table_of
 from dtensor_registry.planner.targets import Ask, Moves
 from dtensor_registry.planner.validity import objection
 
 
-def cheapest(problem: Problem, ask: Ask | None = None) -> Choice | None:
+def cheapest(problem: Problem, ask: Ask | None = None) -> SearchResult | None:
     """Find the choice of least cost.
 
     Args:
@@ -73,9 +73,9 @@ def cheapest(problem: Problem, ask: Ask | None = None) -> Choice | None:
     return Search(problem, table, moves, every, finite=False).first()
 
 
-def _unmoved(problem: Problem, rows: tuple[int, ...]) -> Choice | None:
+def _unmoved(problem: Problem, rows: tuple[int, ...]) -> SearchResult | None:
     outputs, inputs = combine(problem, rows)
     if objection(problem, outputs, inputs) is not None:
         return None
     candidate = Candidate(rows, outputs, inputs, ((0.0,),) * len(inputs))
-    return Choice(candidate, problem, tuple([(row,) for row in rows]), 0, 1)
+    return SearchResult(candidate, problem, tuple([(row,) for row in rows]), 0, 1)

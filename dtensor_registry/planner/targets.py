@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from dtensor_registry.placements import Placements
-from dtensor_registry.planner.lower_bound import Effect, Outlook, Partway
+from dtensor_registry.planner.lower_bound import Effect, LowerBound, PrefixPrice
 from dtensor_registry.planner.prices import price
 from dtensor_registry.planner.problem import Problem
 from dtensor_registry.planner.redistribution import needs_torch
@@ -16,8 +16,8 @@ from dtensor_registry.planner.validity import splits
 Ask: TypeAlias = Callable[[int, Placements], float]
 """`ask(input, target)`: microseconds that torch itself expects of a move."""
 
-Deed: TypeAlias = tuple["Effect | int", int, bool]
-"""What an option does to its input on a mesh dim. Options that do the same have equal deeds."""
+EquivalenceKey: TypeAlias = tuple["Effect | int", int, bool]
+"""What an option does to its input on a mesh dim. Options that do the same have equal keys."""
 
 
 class Target:
@@ -28,20 +28,20 @@ class Target:
         floor: microseconds that no completion undercuts; the price of a complete target.
         further: by option, the targets one mesh dim further in, as far as they were asked
             for; None for one that cannot be.
-        partway: what the price is made of; None if only torch can price it.
+        prefix: what the price is made of; None if only torch can price it.
         pieces: into how many pieces each tensor dim is cut; None for more than there are
             elements, which an input may have already, but not be given, or for pieces of groups.
         kinds: bits of its kinds of partial.
         stays: whether the input keeps what it has.
     """
 
-    __slots__ = ("floor", "further", "kinds", "options", "partway", "pieces", "stays")
+    __slots__ = ("floor", "further", "kinds", "options", "pieces", "prefix", "stays")
 
     def __init__(
         self,
         options: tuple[int, ...],
         floor: float,
-        partway: Partway | None,
+        prefix: PrefixPrice | None,
         pieces: tuple[int, ...] | None,
         kinds: int,
         stays: bool,
@@ -49,7 +49,7 @@ class Target:
         self.options = options
         self.floor = floor
         self.further: dict[int, Target | None] = {}
-        self.partway = partway
+        self.prefix = prefix
         self.pieces = pieces
         self.kinds = kinds
         self.stays = stays
@@ -66,7 +66,7 @@ class Moves:
         ask: prices what only torch can price.
 
     Attributes:
-        outlook: prices and bounds; None if only torch can price the input.
+        lower_bound: prices and bounds; None if only torch can price the input.
 
     Raises:
         ValueError: if only torch can price the input, and `ask` is None.
@@ -81,7 +81,7 @@ class Moves:
         "_position",
         "_problem",
         "_tensor",
-        "outlook",
+        "lower_bound",
     )
 
     def __init__(
@@ -104,25 +104,25 @@ class Moves:
             for dim in problem.grouped
             if dim.position == problem.num_outputs + position
         }
-        self.outlook: Outlook | None = None
+        self.lower_bound: LowerBound | None = None
         source = tensor.sources[0]
         if not (tensor.priced_by_torch or entries.needs_torch or needs_torch(source, ())):
-            self.outlook = Outlook(source, entries.options, tensor.nbytes, problem.topology)
+            self.lower_bound = LowerBound(source, entries.options, tensor.nbytes, problem.topology)
         elif ask is None:
             raise ValueError(f"only torch can price the moves of input {position}: pass `ask`")
 
-    def deeds(self, mesh_dim: int, finite: bool) -> list[Deed | None]:
+    def equivalence_keys(self, mesh_dim: int, finite: bool) -> list[EquivalenceKey | None]:
         """Say of each option what it does on a mesh dim, or None if it cannot be taken.
 
         Args:
             mesh_dim: the mesh dim.
             finite: leave out what has no finite price, too.
         """
-        outlook, kinds = self.outlook, self._entries.kinds
+        lower_bound, kinds = self.lower_bound, self._entries.kinds
         uneven = self._problem.allow_uneven_sharding
-        found: list[Deed | None] = []
+        found: list[EquivalenceKey | None] = []
         for option in range(len(self._entries.options)):
-            effect = option if outlook is None else outlook.effects[mesh_dim][option]
+            effect = option if lower_bound is None else lower_bound.effects[mesh_dim][option]
             unreachable = finite and isinstance(effect, Effect) and not effect.possible
             if unreachable or not self._can_take(mesh_dim, option):
                 found.append(None)
@@ -148,8 +148,8 @@ class Moves:
 
     def start(self) -> Target:
         """Choose nothing yet."""
-        partway = None if self.outlook is None else self.outlook.start
-        return Target((), 0.0, partway, (1,) * len(self._tensor.shape), 0, True)
+        prefix = None if self.lower_bound is None else self.lower_bound.start
+        return Target((), 0.0, prefix, (1,) * len(self._tensor.shape), 0, True)
 
     def choose(self, before: Target, mesh_dim: int, option: int, factor: float) -> Target | None:
         """Choose the next mesh dim's option, or say None if the input cannot be so.
@@ -157,8 +157,8 @@ class Moves:
         Args:
             before: what is chosen further out.
             mesh_dim: the outermost mesh dim that is open.
-            option: one that has a deed there.
-            factor: see `Outlook.choose`.
+            option: one that can be taken there.
+            factor: see `LowerBound.choose`.
         """
         entries = self._entries
         stays = before.stays and option == self._has[mesh_dim]
@@ -173,13 +173,13 @@ class Moves:
             if entries.kinds.clash(kinds):
                 return None
         options = (*before.options, option)
-        partway = None
-        if self.outlook is not None and before.partway is not None:
-            partway = self.outlook.choose(before.partway, mesh_dim, option, factor)
-            floor = partway.floor
+        prefix = None
+        if self.lower_bound is not None and before.prefix is not None:
+            prefix = self.lower_bound.choose(before.prefix, mesh_dim, option, factor)
+            floor = prefix.floor
         else:
             floor = self._asked(options) if len(options) == len(self._has) else 0.0
-        return Target(options, floor, partway, pieces, kinds, stays)
+        return Target(options, floor, prefix, pieces, kinds, stays)
 
     def _cut(
         self, pieces: tuple[int, ...], ranks: int, tensor_dim: int, split_factor: int

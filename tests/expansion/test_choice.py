@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dtensor_registry.placements import parse_placements
-from dtensor_registry.planner import Choice, Problem, TensorInput, Topology, cheapest
+from dtensor_registry.planner import Problem, SearchResult, TensorInput, Topology, cheapest
 
 MM = "R R R | P(sum) S(1) S(0) | S(0) S(0) R | S(1) R S(1)"
 
 
-def choose(rows: str, *sources: str, ask: Any = None, **more: Any) -> Choice:
+def choose(rows: str, *sources: str, ask: Any = None, **more: Any) -> SearchResult:
     read: Any = [
         tuple(None if entry == "-" else parse_placements(entry)[0] for entry in row.split())
         for row in rows.split("|")

@@ -49,13 +49,13 @@ def effort(problems: list[Problem]) -> int:
 
 
 def _tell_all_options_apart(patch: pytest.MonkeyPatch) -> None:
-    deeds = Moves.deeds
+    equivalence_keys = Moves.equivalence_keys
 
     def apart(self: Moves, mesh_dim: int, finite: bool) -> Any:
-        found = deeds(self, mesh_dim, finite)
-        return [deed and (option, *deed[1:]) for option, deed in enumerate(found)]
+        found = equivalence_keys(self, mesh_dim, finite)
+        return [key and (option, *key[1:]) for option, key in enumerate(found)]
 
-    patch.setattr(Moves, "deeds", apart)
+    patch.setattr(Moves, "equivalence_keys", apart)
 
 
 STEPS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], float]] = {

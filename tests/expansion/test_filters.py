@@ -168,7 +168,7 @@ def test_kinds_of_partial_are_told_apart_only_where_some_clash() -> None:
     assert Kinds.among(commuting) is None
     assert Kinds.among([Partial("max"), Partial("max"), None]) is None
     kinds = Kinds.among([*commuting, Partial("max"), None])
-    assert kinds == Kinds(of=(1, 2, 1, 0, 4, 0), loners=4)
+    assert kinds == Kinds(of=(1, 2, 1, 0, 4, 0), exclusive=4)
     assert [kinds.clash(bits) for bits in (0, 1, 3, 4, 5, 6)] == [False] * 4 + [True] * 2
 
 

@@ -17,10 +17,10 @@ import pytest
 from dtensor_registry.placements import Placements, parse_placements
 from dtensor_registry.planner import (
     Bounds,
-    Choice,
     Grouped,
-    Outlook,
+    LowerBound,
     Problem,
+    SearchResult,
     TensorInput,
     Topology,
     branch_and_bound,
@@ -65,7 +65,7 @@ def test_the_random_calls_are_of_every_kind(draw: Any, torch_of: Any) -> None:
 
 
 def _too_high(bounds: Any, factor: float, added: float) -> Any:
-    def higher(self: Outlook, options: Any) -> Bounds:
+    def higher(self: LowerBound, options: Any) -> Bounds:
         least = bounds(self, options)
         return Bounds(
             tuple(factor * value for value in least.factors),
@@ -76,13 +76,13 @@ def _too_high(bounds: Any, factor: float, added: float) -> Any:
 
 
 def _forget(place: int) -> Callable[[pytest.MonkeyPatch], None]:
-    deeds = Moves.deeds
+    equivalence_keys = Moves.equivalence_keys
 
     def forgetful(self: Moves, mesh_dim: int, finite: bool) -> Any:
-        found = deeds(self, mesh_dim, finite)
-        return [deed and (*deed[:place], 0, *deed[place + 1 :]) for deed in found]
+        found = equivalence_keys(self, mesh_dim, finite)
+        return [key and (*key[:place], 0, *key[place + 1 :]) for key in found]
 
-    return lambda patch: patch.setattr(Moves, "deeds", forgetful)
+    return lambda patch: patch.setattr(Moves, "equivalence_keys", forgetful)
 
 
 def _cuts_even_whole_groups(cut: Any) -> Any:
@@ -100,10 +100,10 @@ def _cuts_even_whole_groups(cut: Any) -> Any:
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "floors that are too high": lambda patch: patch.setattr(branch_and_bound, "SLACK", 1.3),
     "factors that are too high": lambda patch: patch.setattr(
-        Outlook, "bounds", _too_high(Outlook.bounds, 2.0, 1.0)
+        LowerBound, "bounds", _too_high(LowerBound.bounds, 2.0, 1.0)
     ),
     "too much for the open mesh dims": lambda patch: patch.setattr(
-        Outlook, "bounds", _too_high(Outlook.bounds, 1.0, 2.0)
+        LowerBound, "bounds", _too_high(LowerBound.bounds, 1.0, 2.0)
     ),
     "children out of order": lambda patch: patch.setattr(
         branch_and_bound, "_floor", lambda node: 0.0
@@ -184,7 +184,7 @@ def question(mesh_shape: tuple[int, ...], rows: str, *inputs: TensorInput, **mor
     return Problem(topology, tuple(read), len(read[0]) - len(inputs), inputs, **more)
 
 
-def chosen(problem: Problem, ask: Any = None) -> Choice:
+def chosen(problem: Problem, ask: Any = None) -> SearchResult:
     choice = cheapest(problem, ask)
     assert choice is not None
     return choice

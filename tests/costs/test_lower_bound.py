@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard
-from dtensor_registry.planner import SLACK, Outlook, Topology, price
+from dtensor_registry.planner import SLACK, LowerBound, Topology, price
 
 TARGETS = 1_500
 
@@ -19,10 +19,10 @@ def test_a_target_chosen_to_the_end_has_the_price_to_the_last_bit(draw: Any) -> 
         target = draw.target(len(shape), source)
         nbytes = draw.nbytes(shape)
         options = list(dict.fromkeys(target))
-        outlook = Outlook(source, options, nbytes, topology)
-        chosen = outlook.start
+        lower_bound = LowerBound(source, options, nbytes, topology)
+        chosen = lower_bound.start
         for mesh_dim, placement in enumerate(target):
-            chosen = outlook.choose(chosen, mesh_dim, options.index(placement), factor=1.0)
+            chosen = lower_bound.choose(chosen, mesh_dim, options.index(placement), factor=1.0)
         assert chosen.floor == price(source, target, nbytes, topology)
 
 
@@ -40,10 +40,10 @@ def test_no_completion_undercuts_the_floor_of_a_half_chosen_target(draw: Any) ->
             sorted({options.index(placement), draw.rng.randrange(len(options))})
             for placement in target
         ]
-        outlook = Outlook(source, options, nbytes, topology)
-        bounds = outlook.bounds(among)
+        lower_bound = LowerBound(source, options, nbytes, topology)
+        bounds = lower_bound.bounds(among)
         paid = price(source, target, nbytes, topology)
-        chosen = outlook.start
+        chosen = lower_bound.start
         for mesh_dim, placement in enumerate(target):
             to_come = [
                 bounds.added[inner][options.index(target[inner])]
@@ -52,7 +52,7 @@ def test_no_completion_undercuts_the_floor_of_a_half_chosen_target(draw: Any) ->
             floor = chosen.floor + sum(to_come)
             assert floor * SLACK <= paid, (source, target, mesh_shape, mesh_dim)
             tight += floor > 0.99 * paid > 0
-            chosen = outlook.choose(
+            chosen = lower_bound.choose(
                 chosen, mesh_dim, options.index(placement), bounds.factors[mesh_dim + 1]
             )
     # A bound of zero would be admissible too.
@@ -62,7 +62,7 @@ def test_no_completion_undercuts_the_floor_of_a_half_chosen_target(draw: Any) ->
 def test_a_whole_tensor_has_one_effect_for_replicate_and_every_partial() -> None:
     options: list[Placement] = [REPLICATE, Partial("sum"), Partial("max"), Shard(0)]
     topology = Topology.assumed((2, 2), devices_per_host=8)
-    whole, partial = Outlook((REPLICATE, Partial("sum")), options, 64, topology).effects
+    whole, partial = LowerBound((REPLICATE, Partial("sum")), options, 64, topology).effects
     assert whole[0] is whole[1] is whole[2] is not whole[3]
     assert len(set(partial)) == 4
 
@@ -70,6 +70,6 @@ def test_a_whole_tensor_has_one_effect_for_replicate_and_every_partial() -> None
 def test_an_option_that_cannot_be_reached_says_so_and_costs_without_end() -> None:
     options: list[Placement] = [REPLICATE, Partial("sum")]
     topology = Topology.assumed((2,), devices_per_host=8)
-    outlook = Outlook((Shard(0),), options, 64, topology)
-    assert [effect.possible for effect in outlook.effects[0]] == [True, False]
-    assert outlook.choose(outlook.start, 0, 1).floor == math.inf
+    lower_bound = LowerBound((Shard(0),), options, 64, topology)
+    assert [effect.possible for effect in lower_bound.effects[0]] == [True, False]
+    assert lower_bound.choose(lower_bound.start, 0, 1).floor == math.inf
