@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.set-up-to-run
 CHECK_STAMP := $(VENV)/.set-up-to-check
-PROJECTS := . plugins/pointwise plugins/matrix plugins/structure plugins/corrections plugins/fallback examples/acme_kernels
+PROJECTS := . kit plugins/pointwise plugins/matrix plugins/structure plugins/corrections plugins/fallback examples/acme_kernels
 SET_UP_FILES := constraints.txt $(addsuffix /pyproject.toml,$(PROJECTS))
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from dtensor_registry.placements import Partial, parse_placements
-from dtensor_registry.verification.pieces import reduce_parts
-from dtensor_registry.verification.truth import check_row
+from dtensor_registry_kit.judging.judge import check_row
+from dtensor_registry_kit.simulation.distribute import reduce_parts
 
 NAN, INF = math.nan, math.inf
 

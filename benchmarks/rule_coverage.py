@@ -23,19 +23,20 @@ import torch
 import torch._prims  # registers torch.ops.prims
 
 from benchmarks.counterexamples import counterexample
-from dtensor_registry._torch.checking.samples import samples_for
-from dtensor_registry._torch.checking.subjects import Subject, find_subjects
-from dtensor_registry._torch.checking.torch_rules import torch_rule
 from dtensor_registry.rules import TensorMeta, tensor_inputs
+from dtensor_registry.rules.metadata import fill
+from dtensor_registry.rules.well_formed import show_row
 from dtensor_registry.settings import Settings
 from dtensor_registry.torch_patch.catalog import SINGLE_DIM
 from dtensor_registry.torch_patch.table_patcher import LEDGER
-from dtensor_registry.verification import Sample
-from dtensor_registry.verification.backward import judge_backward
-from dtensor_registry.verification.inputs import telling, variants
-from dtensor_registry.verification.static import show_row
-from dtensor_registry.verification.truth import check_row
-from dtensor_registry.verification.wholerun import fill, run_whole
+from dtensor_registry.torch_patch.torch_rules import torch_rule
+from dtensor_registry_kit import Sample
+from dtensor_registry_kit.judging.backward import judge_backward
+from dtensor_registry_kit.judging.judge import check_row
+from dtensor_registry_kit.samples.choose import samples_for
+from dtensor_registry_kit.samples.sample import telling, variants
+from dtensor_registry_kit.simulation.reference_run import run_reference
+from dtensor_registry_kit.verification.targets import Target, find_targets
 
 PLUGINS = ("pointwise", "matrix")
 RANKS = (2, 3)
@@ -65,9 +66,9 @@ class Compared:
     unsound: dict[str, str] = field(default_factory=dict)
 
 
-def subjects(glob: str) -> Iterator[tuple[Subject, Callable[..., Any]]]:
+def subjects(glob: str) -> Iterator[tuple[Target, Callable[..., Any]]]:
     """Find the ops of the plugins for which torch has a single-dim rule, and that rule."""
-    for subject in find_subjects(Settings(), PLUGINS):
+    for subject in find_targets(Settings(), PLUGINS):
         if subject.op is None or not fnmatchcase(subject.name, glob):
             continue
         info = LEDGER.original(SINGLE_DIM, subject.op)
@@ -75,7 +76,7 @@ def subjects(glob: str) -> Iterator[tuple[Subject, Callable[..., Any]]]:
             yield subject, torch_rule(subject.op, info.func)
 
 
-def compare(subject: Subject, theirs: Callable[..., Any], limit: int) -> Compared:
+def compare(subject: Target, theirs: Callable[..., Any], limit: int) -> Compared:
     """Compare the rows for one op."""
     found = Compared(subject.name, subject.plugin)
     assert subject.rule is not None
@@ -134,7 +135,7 @@ def _is_void(sample: Sample, row: Sequence[Any]) -> bool:
     return False
 
 
-def _refuted(subject: Subject, sample: Sample, row: Sequence[Any]) -> str:
+def _refuted(subject: Target, sample: Sample, row: Sequence[Any]) -> str:
     """Say how a call of this kind shows that a row is wrong; empty if none does."""
     assert subject.op is not None
     for call in _calls(sample):
@@ -144,7 +145,7 @@ def _refuted(subject: Subject, sample: Sample, row: Sequence[Any]) -> str:
             if verdict.is_wrong:
                 return f"{call}, on {ranks} ranks: {verdict.evidence}"
         if call.role == "drawn" and verdict.outcome == "sound":
-            whole = run_whole(subject.op, call.args, call.kwargs)
+            whole = run_reference(subject.op, call.args, call.kwargs)
             verdict = judge_backward(whole, row, 2)
             if verdict.is_wrong:
                 return f"{call}, on 2 ranks: {verdict.evidence}"

@@ -22,10 +22,10 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from dtensor_registry._torch.checking.samples import samples_for
-from dtensor_registry._torch.checking.subjects import Subject, find_subjects
 from dtensor_registry.settings import read_settings
-from dtensor_registry.verification import check
+from dtensor_registry_kit import check
+from dtensor_registry_kit.samples.choose import samples_for
+from dtensor_registry_kit.verification.targets import Target, find_targets
 
 # The name of torch's database, and the overload that its samples call.
 OPS = {
@@ -81,7 +81,7 @@ def of_torch(name: str, samples: int) -> Speed:
     return Speed(stats.total_combinations, time.process_time() - began)
 
 
-def of_ours(subject: Subject, samples: int) -> Speed:
+def of_ours(subject: Target, samples: int) -> Speed:
     """Time `check` on the rule of one overload; samples are made before."""
     assert subject.op is not None
     assert subject.rule is not None
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     names = chosen.ops.split(",")
-    found = find_subjects(read_settings(), [f"torch:{OPS[name]}" for name in names])
+    found = find_targets(read_settings(), [f"torch:{OPS[name]}" for name in names])
     subjects = {subject.name: subject for subject in found}
     of_ours(subjects[OPS[names[0]]], 1)  # imports and caches
     of_torch(names[0], 1)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         Installation,
         OpStrategyPack,
         audit,
-        derive,
         explain,
         implicit_strategy_context,
         install,
@@ -78,7 +77,6 @@ __all__ = [
     "batched",
     "case",
     "count_outputs",
-    "derive",
     "doctor",
     "einsum",
     "explain",
@@ -104,6 +102,7 @@ __all__ = [
 
 _HOMES = ("hookspecs", "placements", "rules", "settings", "diagnosis", "installation")
 """Modules that have the names, those that need torch last."""
+_MOVED = {"derive": "from dtensor_registry_kit import derive"}
 
 
 def __getattr__(name: str) -> Any:
@@ -114,6 +113,11 @@ def __getattr__(name: str) -> Any:
             module = import_module(f"dtensor_registry.{home}")
             if hasattr(module, name):
                 return getattr(module, name)
+    if name in _MOVED:
+        raise AttributeError(
+            f"module {__name__!r} no longer has {name!r}: it is in dtensor-registry-kit now.\n"
+            f"  pip install dtensor-registry-kit\n  {_MOVED[name]}"
+        )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

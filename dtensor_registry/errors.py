@@ -226,6 +226,15 @@ class MissingPackageError(RegistryError, ImportError):
         )
 
 
+class UnavailableCommandError(RegistryError):
+    """A command cannot be run: who adds it is not installed, or it cannot be loaded."""
+
+    def __init__(self, command: str, reason: str, advice: str) -> None:
+        self.command = command
+        self.reason = reason
+        super().__init__(f"the command {command!r} cannot be used: {reason}\n  {advice}")
+
+
 class UnsupportedTorchError(RegistryError):
     """This torch lacks, or has changed, private names that the host stands on."""
 

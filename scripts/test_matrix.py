@@ -45,14 +45,14 @@ class Run:
 
 def folders() -> list[str]:
     """List what `make test` hands to pytest: its testpaths, with `tests` folder by folder."""
-    found = ["dtensor_registry", *map(str, sorted((ROOT / "tests").glob("*")))]
+    found = ["dtensor_registry", "kit/src", *map(str, sorted((ROOT / "tests").glob("*")))]
     found += map(str, sorted(ROOT.glob("plugins/*/tests")) + sorted(ROOT.glob("examples/*/tests")))
     paths = [ROOT / name for name in found]
     return [str(path.relative_to(ROOT)) for path in paths if _has_tests(path)]
 
 
 def _has_tests(path: Path) -> bool:
-    if path.name == "dtensor_registry":
+    if path in (ROOT / "dtensor_registry", ROOT / "kit" / "src"):
         return True  # doctests
     return path.match("test_*.py") or any(path.rglob("test_*.py"))
 
@@ -67,7 +67,8 @@ def environment(version: str, folder: Path) -> Path:
     constraints.write_text("\n".join(pin for pin in pins if not pin.startswith("torch==")), "utf-8")
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     install += ["-c", str(constraints)]
-    others = [*sorted(ROOT.glob("plugins/*")), ROOT / "examples" / "acme_kernels"]
+    plugins = sorted(ROOT.glob("plugins/*"))
+    others = [ROOT / "kit", *plugins, ROOT / "examples" / "acme_kernels"]
     editable = [word for path in (f"{ROOT}[dev]", *others) for word in ("-e", str(path))]
     _pip([*install, "editables", "hatchling"])
     _pip([*install, "--no-build-isolation", f"torch=={version}", *editable])

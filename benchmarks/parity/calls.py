@@ -15,22 +15,22 @@ from typing import Any
 
 from torch._ops import OpOverload
 
-from dtensor_registry._torch.checking.dispatched import Wanted, wanted_of
-from dtensor_registry._torch.checking.samples import known_samples
-from dtensor_registry._torch.checking.starts import (
-    Start,
-    input_rows,
-    read_start,
-    show_start,
-    starts,
-)
-from dtensor_registry._torch.checking.torch_rules import torch_rows
 from dtensor_registry.torch_patch.decompositions import is_decomposed
 from dtensor_registry.torch_patch.table_patcher import has_rule
+from dtensor_registry.torch_patch.torch_rules import torch_rows
 from dtensor_registry.torch_runtime.dispatcher import dispatcher
 from dtensor_registry.torch_runtime.ops import find_op, overloads
-from dtensor_registry.verification import Sample, run_whole
-from dtensor_registry.verification.wholerun import alike_memory, is_deterministic
+from dtensor_registry_kit import Sample, run_reference
+from dtensor_registry_kit.dispatching.compare_call import Wanted, wanted_of
+from dtensor_registry_kit.dispatching.input_placements import (
+    InputPlacements,
+    input_placements,
+    input_rows,
+    read_input_placements,
+    show_input_placements,
+)
+from dtensor_registry_kit.samples.choose import known_samples
+from dtensor_registry_kit.simulation.reference_run import alike_memory, is_deterministic
 
 MESHES = ((4,), (2, 2))
 SAMPLES, DRAWS = 2, 3
@@ -75,7 +75,7 @@ class Call:
         """Make the call on whole tensors."""
         op = find_op(self.op)
         assert op is not None
-        return wanted_of(run_whole(op, self.sample.args, self.sample.kwargs), self.seed)
+        return wanted_of(run_reference(op, self.sample.args, self.sample.kwargs), self.seed)
 
 
 def ops_of_torch() -> list[OpOverload]:
@@ -99,7 +99,7 @@ def calls_of(op: OpOverload) -> Iterator[Call]:
     samples = known_samples(op, FEW_SAMPLES if is_few else SAMPLES, MOST)
     for at, sample in enumerate(samples):
         try:
-            whole = run_whole(op, sample.args, sample.kwargs)
+            whole = run_reference(op, sample.args, sample.kwargs)
         except Exception:  # noqa: S112 - a sample that does not run is no sample
             continue
         if not 0 < len(whole.inputs) <= MOST_TENSORS or not is_deterministic(whole):
@@ -109,10 +109,12 @@ def calls_of(op: OpOverload) -> Iterator[Call]:
             name = f"{op}/{at}/{'x'.join(map(str, mesh))}"
             draws = FEW_DRAWS if is_few else DRAWS
             seed = zlib.crc32(name.encode())
-            drawn = starts(whole, rows, mesh, 2 * draws, seed, alone=False)
+            drawn = input_placements(whole, rows, mesh, 2 * draws, seed, alone=False)
             for number, start in enumerate(drawn):
                 if number < draws:
-                    yield Call(f"{name}/{number}", str(op), sample, show_start(start), mesh)
+                    yield Call(
+                        f"{name}/{number}", str(op), sample, show_input_placements(start), mesh
+                    )
 
 
 def _rule(op: Any, args: Any, kwargs: Any) -> Any:
@@ -136,6 +138,6 @@ def read_call(written: bytes) -> Call:
     return call
 
 
-def start_of(call: Call) -> Start:
+def start_of(call: Call) -> InputPlacements:
     """Read how a call's tensors lie."""
-    return read_start(call.start)
+    return read_input_placements(call.start)

@@ -66,8 +66,8 @@ def run_program(program: Program, stage: Stage, truth: Path) -> dict[str, Any]:
 def run_call(call: Any, stage: Stage) -> dict[str, Any]:
     """Make a call on DTensors, forward and backward, and compare it with the call on tensors."""
     from benchmarks.parity.calls import start_of
-    from dtensor_registry._torch.checking.dispatched import Seen, compare_call
-    from dtensor_registry._torch.checking.local_ranks import plainly
+    from dtensor_registry_kit.dispatching.compare_call import Seen, compare_call
+    from dtensor_registry_kit.simulation.mesh import plainly
 
     mesh = stage.mesh if len(call.mesh) == 1 else stage.grid
     assert mesh is not None
@@ -186,7 +186,7 @@ def _stage(kind: str, rank: int, folder: Path) -> Iterator[Stage]:
         dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=limit)
         yield stage_of_ranks(work)
     else:
-        from dtensor_registry._torch.checking.local_ranks import simulated_mesh
+        from dtensor_registry_kit.simulation.mesh import simulated_mesh
 
         with simulated_mesh(RANKS):
             yield stage_of_ranks(work)

@@ -16,33 +16,14 @@ from typing import Any
 
 import importlib_metadata
 
-from dtensor_registry.cli.audit import AUDIT
 from dtensor_registry.cli.command import PROBLEM, USAGE, Command
+from dtensor_registry.cli.commands import Commands, find_commands
 from dtensor_registry.cli.completion import add_completion
-from dtensor_registry.cli.diff import DIFF
-from dtensor_registry.cli.doctor import DOCTOR
-from dtensor_registry.cli.explain import EXPLAIN
-from dtensor_registry.cli.lock import LOCK
-from dtensor_registry.cli.new import NEW
-from dtensor_registry.cli.ops import OPS
-from dtensor_registry.cli.output import print_error
-from dtensor_registry.cli.plugins import PLUGINS
-from dtensor_registry.cli.verify import VERIFY
-from dtensor_registry.errors import RegistryError, SettingsError
+from dtensor_registry.cli.output import print_error, print_warnings
+from dtensor_registry.errors import RegistryError, SettingsError, UnavailableCommandError
 from dtensor_registry.rules.strategy import SourceLine
 
 NAME = "dtensor-registry"
-COMMANDS: tuple[Command, ...] = (
-    AUDIT,
-    DIFF,
-    DOCTOR,
-    EXPLAIN,
-    LOCK,
-    NEW,
-    OPS,
-    PLUGINS,
-    VERIFY,
-)
 INTERRUPTED = 130
 """What a shell gives a command that Ctrl-C ended."""
 
@@ -61,7 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: from argparse, after help (0) or a wrong command line (2).
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = parse(words)
+    try:
+        arguments = parse(words)
+    except UnavailableCommandError as error:
+        print_error(error)
+        return PROBLEM
     command: Command = arguments.command
     with _interrupts() as came:
         try:
@@ -153,13 +138,16 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
     Raises:
         SystemExit: from argparse, after help (0) or a wrong command line (2).
+        UnavailableCommandError: if the command cannot be run.
 
     >>> parse(["audit", "train.py", "--mesh", "2x4", "--", "--steps", "1"]).rest
     ['--steps', '1']
     """
     words = list(argv)
     end = words.index("--") if "--" in words else len(words)
-    parser = build_parser()
+    commands = find_commands(words[:end])
+    print_warnings(commands.refused)
+    parser = build_parser(commands)
     arguments = parser.parse_args(words[:end])
     arguments.rest = words[end + 1 :]
     if arguments.rest and not arguments.command.takes_rest:
@@ -167,13 +155,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(found: Commands) -> argparse.ArgumentParser:
     """Build the parser of the whole command line.
 
-    >>> build_parser().parse_args(["plugins", "--json"]).json
+    >>> build_parser(find_commands(["plugins"])).parse_args(["plugins", "--json"]).json
     True
     """
-    examples = "\n".join(f"  {command.example}" for command in COMMANDS)
+    examples = "\n".join(f"  {command.example}" for command in found.usable)
     parser = argparse.ArgumentParser(
         prog=NAME,
         description="DTensor's sharding strategies from installed plugins: who is there, who wins.",
@@ -192,7 +180,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands: Any = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=CommandParser
     )
-    for command in COMMANDS:
+    for command in found.usable:
         part = commands.add_parser(
             command.name,
             help=command.summary,
@@ -203,6 +191,8 @@ def build_parser() -> argparse.ArgumentParser:
         part.add_argument("--json", action="store_true", help="print JSON instead of a table")
         command.configure(part)
         part.set_defaults(command=command, parser=part)
+    for name, error in sorted(found.unavailable.items()):
+        commands.add_parser(name, help=f"(unavailable: {error.reason})")
     return parser
 
 

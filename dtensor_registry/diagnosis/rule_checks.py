@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dtensor_registry._torch.checking.corrections import right_without, rows_not_there
 from dtensor_registry.diagnosis.findings import Check, judge
 from dtensor_registry.discovery import LOCAL, Discovery
+from dtensor_registry.discovery.distributions import declared_in
 from dtensor_registry.errors import (
     ConflictingStrategiesError,
     InstallError,
@@ -21,6 +21,9 @@ from dtensor_registry.settings import TORCH, Settings
 from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_patch.unknown_ops import unknown_ops
 from dtensor_registry.torch_patch.winners import Winners
+
+CORRECTIONS = "dtensor_registry.corrections"
+"""Group of the entry point whose module says what of the corrections torch needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ def check_corrections(discovery: Discovery, tried: bool) -> Iterator[Check]:
     Args:
         discovery: whose plugins.
         tried: run the counterexamples, too; that takes some seconds.
+
+    What runs them is in the authors' kit, which is found by its entry point.
     """
     corrected = [
         c
@@ -108,14 +113,20 @@ def check_corrections(discovery: Discovery, tried: bool) -> Iterator[Check]:
     if not corrected:
         return
     told = f"plugins mend what torch has wrong for {len({c.op for c in corrected})} op(s)"
-    absent = rows_not_there(discovery)
+    needed = next((found.load() for found in declared_in(CORRECTIONS)), None)
+    if needed is None:
+        step = "pip install dtensor-registry-kit" if tried else ""
+        told += "; whether this torch needs it was not looked at"
+        yield Check("corrections", "warn" if tried else "ok", told, next_step=step)
+        return
+    absent = needed.rows_not_there(discovery)
     if absent:
         told += f"; {len(absent)} row(s) are not in this torch's rules"
     if not tried:
         yield Check("corrections", "ok", told, absent)
         return
     try:
-        right = right_without(discovery)
+        right = needed.right_without(discovery)
     except InstallError as error:
         step = "in a process of its own:  dtensor-registry doctor --corrections"
         yield Check("corrections", "warn", told, (*absent, f"not tried: {error}"), step)

@@ -2,7 +2,6 @@
 
 from dtensor_registry._torch.audit import Audit, audit
 from dtensor_registry._torch.auditing.rows import AuditRow
-from dtensor_registry._torch.derive import Derivation, derive
 from dtensor_registry.installation.context import OpStrategyPack, implicit_strategy_context
 from dtensor_registry.installation.explaining import explain
 from dtensor_registry.installation.installer import Installation, install
@@ -13,13 +12,11 @@ from dtensor_registry.torch_patch.replicate import replicate_op_strategy
 __all__ = [
     "Audit",
     "AuditRow",
-    "Derivation",
     "FallbackWarning",
     "Installation",
     "OpStrategyPack",
     "Registration",
     "audit",
-    "derive",
     "explain",
     "implicit_strategy_context",
     "install",

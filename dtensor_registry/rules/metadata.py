@@ -38,6 +38,15 @@ def tensor_inputs(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple
     return (*_walk(args), *_walk(list(kwargs.values())))
 
 
+def fill(
+    args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Put other tensors in the place of a call's tensors, in row order."""
+    given = iter(tensors)
+    new_args = tuple(_fill(value, given) for value in args)
+    return new_args, {name: _fill(value, given) for name, value in kwargs.items()}
+
+
 def count_outputs(op: Any) -> int:
     """Count the outputs in a row of an op: its tensor returns, a list of tensors counting as one.
 
@@ -57,3 +66,12 @@ def _walk(values: Sequence[object]) -> Iterator[Any]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _walk(value)
+
+
+def _fill(value: Any, given: Iterator[Any]) -> Any:
+    if is_tensor(value):
+        return next(given)
+    if isinstance(value, (list, tuple)):
+        filled = [_fill(entry, given) for entry in value]
+        return filled if isinstance(value, list) else tuple(filled)
+    return value

@@ -12,12 +12,10 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch.distributed.tensor._ops.single_dim_strategy import (
-    _resolve_foreach_elementwise_overload,
-)
 
 from dtensor_registry.rules import Rule, SchemaInfo
 from dtensor_registry.rules.variant import Variant
+from dtensor_registry.torch_runtime.foreach import element_of
 from dtensor_registry.torch_runtime.schema import facts
 
 _FOREACH = "_foreach_"
@@ -46,7 +44,7 @@ def base_of(op: OpOverload) -> OpOverload | None:
     """
     namespace, name = op.namespace, op._schema.name.rpartition("::")[2]
     if name.startswith(_FOREACH):
-        return _resolve_foreach_elementwise_overload(op)
+        return element_of(op)
     written = facts(op).mutates
     if not written:
         return None

@@ -26,6 +26,17 @@ def runs_per_element(op_schema: OpSchema) -> bool:
     )
 
 
+def element_of(op: OpOverload) -> OpOverload | None:
+    """Find the op that a foreach op applies to each element of its lists, or None.
+
+    >>> element_of(torch.ops.aten._foreach_add.List)
+    <OpOverload(op='aten.add', overload='Tensor')>
+    """
+    if not op._schema.name.rpartition("::")[2].startswith("_foreach_"):
+        return None
+    return _resolve_foreach_elementwise_overload(op)
+
+
 def decide_elements(
     op_schema: OpSchema, output_meta: Any, decide: Callable[[OpSchema, Any], OpStrategy | None]
 ) -> TupleStrategy | None:
@@ -74,7 +85,7 @@ def _element_op(op: OpOverload) -> OpOverload | None:
     decides, lets an element be moved, and the write to it is lost. Where there is no such op,
     None: torch knows a foreach op that writes by its name.
     """
-    element = _resolve_foreach_elementwise_overload(op)
+    element = element_of(op)
     if element is None:
         return op
     if facts(op).mutates:

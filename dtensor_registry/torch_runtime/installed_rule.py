@@ -16,11 +16,10 @@ from dtensor_registry.discovery import Origin
 from dtensor_registry.errors import RuleError
 from dtensor_registry.placements import Placement, Shard, ShardingPlaceholder, StridedShard
 from dtensor_registry.planner import Grouped, grouped_dims
-from dtensor_registry.rules import Rule, tensor_inputs
+from dtensor_registry.rules import Rule, tensor_inputs, well_formed
 from dtensor_registry.rules.strategy import MAX_ROWS
 from dtensor_registry.torch_runtime.conversion import row_from_rule, row_to_torch
 from dtensor_registry.torch_runtime.schema import facts
-from dtensor_registry.verification import static
 
 _SHOWN = 100
 """Entries of a row that a message shows."""
@@ -78,7 +77,7 @@ class InstalledRule:
         read: list[tuple[Placement | ShardingPlaceholder | None, ...]] = []
         for row in rows:
             try:
-                problem = static.problem(row, outputs, ranks) or _lone_mask(row, outputs)
+                problem = well_formed.problem(row, outputs, ranks) or _lone_mask(row, outputs)
                 if problem is None:
                     read.append(row_from_rule(row))
             except Exception as error:  # an entry may be anything, with code of its own

@@ -18,8 +18,8 @@ from torch.utils._pytree import tree_map
 from dtensor_registry.errors import RuleError
 from dtensor_registry.rules import is_tensor, tensor_inputs
 from dtensor_registry.rules.metadata import TensorMeta
+from dtensor_registry.rules.well_formed import show_row
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule
-from dtensor_registry.verification.static import show_row
 
 _SIZE = 6
 _RANKS = (2, 3, 1, 4)

@@ -6,8 +6,8 @@ import torch
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 import dtensor_registry as dr
-from dtensor_registry._torch.checking.local_ranks import simulated_mesh
 from dtensor_registry.settings import Settings
+from dtensor_registry_kit.simulation.mesh import simulated_mesh
 
 
 def test_the_mean_of_uneven_pieces_is_what_torch_itself_makes_of_it() -> None:

@@ -14,6 +14,7 @@ from textwrap import dedent
 import pytest
 
 import dtensor_registry
+import dtensor_registry_kit
 from dtensor_registry.cli import main
 
 
@@ -41,7 +42,12 @@ class Site:
     working: Path
 
     def install(
-        self, distribution: str, version: str, plugins: Mapping[str, str], **modules: str
+        self,
+        distribution: str,
+        version: str,
+        plugins: Mapping[str, str],
+        commands: Mapping[str, str] | None = None,
+        **modules: str,
     ) -> None:
         """Write a dist-info folder and module files.
 
@@ -49,6 +55,7 @@ class Site:
             distribution: its name.
             version: its version.
             plugins: entry points in our group, name -> module.
+            commands: entry points in the group of commands, name -> object.
             modules: name -> source.
         """
         info = self.folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
@@ -56,8 +63,13 @@ class Site:
         (info / "METADATA").write_text(
             f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n", "utf-8"
         )
-        declared = "".join(f"{name} = {module}\n" for name, module in plugins.items())
-        (info / "entry_points.txt").write_text(f"[dtensor_registry]\n{declared}", "utf-8")
+        groups = {"dtensor_registry": plugins, "dtensor_registry.commands": commands or {}}
+        declared = "".join(
+            f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+            for group, entries in groups.items()
+            if entries
+        )
+        (info / "entry_points.txt").write_text(declared, "utf-8")
         for module, source in modules.items():
             (self.folder / f"{module}.py").write_text(dedent(source), "utf-8")
 
@@ -98,8 +110,9 @@ def without_padding(text: str) -> str:
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This environment's packages as links, without those that are plugins."""
     links = tmp_path_factory.mktemp("packages")
-    # First, since it need not be installed; the link of an installed one would be the same.
-    (links / "dtensor_registry").symlink_to(Path(dtensor_registry.__file__).parent)
+    # First, since they need not be installed; the links of installed ones would be the same.
+    for package in (dtensor_registry, dtensor_registry_kit):
+        (links / package.__name__).symlink_to(Path(str(package.__file__)).parent)
     for folder in _folders_of_distributions():
         for entry in folder.iterdir():
             link = links / entry.name

@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 
 from dtensor_registry import cli
-from dtensor_registry.cli import command_line
+from dtensor_registry.cli import commands
 from dtensor_registry.cli.command import Command
-from dtensor_registry.cli.command_line import COMMANDS, build_parser, main, parse
+from dtensor_registry.cli.command_line import build_parser, main, parse
+from dtensor_registry.cli.commands import OWN, find_commands
 from dtensor_registry.errors import RegistryError, SettingsError
+
+COMMANDS = find_commands().usable
 
 
 def test_version_is_that_of_the_installed_host(site: Any) -> None:
@@ -52,7 +55,7 @@ def test_help_of_a_command_has_its_example_and_json(
 def test_example_is_a_command_line_of_its_command(command: Command) -> None:
     name, *arguments = shlex.split(command.example)
     assert name == "dtensor-registry"
-    assert build_parser().parse_args(arguments).command is command
+    assert build_parser(find_commands(arguments)).parse_args(arguments).command is command
 
 
 def test_commands_are_in_alphabetical_order() -> None:
@@ -185,9 +188,9 @@ def test_reader_that_goes_away_causes_no_traceback(site: Any) -> None:
         assert run.stderr.read() == b""
 
 
-def test_package_exposes_main_for_the_console_script() -> None:
-    assert cli.__all__ == ["main"]
-    assert cli.main is main
+def test_package_exposes_what_scripts_and_added_commands_need() -> None:
+    assert cli.__all__ == ["Command", "main"]
+    assert (cli.main, cli.Command) == (main, Command)
 
 
 def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,5 +204,5 @@ def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def running(run: Callable[[argparse.Namespace], int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Make `plugins` a command that runs this."""
-    plugins = next(command for command in COMMANDS if command.name == "plugins")
-    monkeypatch.setattr(command_line, "COMMANDS", (replace(plugins, run=run),))
+    plugins = next(command for command in OWN if command.name == "plugins")
+    monkeypatch.setattr(commands, "OWN", (replace(plugins, run=run),))

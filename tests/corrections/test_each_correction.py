@@ -11,10 +11,10 @@ from packaging.version import Version
 
 import dtensor_registry as dr
 from dtensor_registry import Counterexample
-from dtensor_registry._torch.checking.counterexamples import run_counterexample
-from dtensor_registry.testing.only import only
 from dtensor_registry.torch_runtime.ops import find_op
 from dtensor_registry_corrections.rules import STRATEGIES
+from dtensor_registry_kit.corrections.counterexamples import run_counterexample
+from dtensor_registry_kit.pytest_plugin.only import only
 
 RELEASE = Version(torch.__version__).release
 CASES = [

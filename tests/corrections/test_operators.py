@@ -11,9 +11,9 @@ import torch
 from torch.distributed.tensor import Shard
 
 import dtensor_registry as dr
-from dtensor_registry._torch.checking.local_ranks import of_pieces, on_every_rank
 from dtensor_registry.placements import Shard as Cut
-from dtensor_registry.testing.only import only
+from dtensor_registry_kit.pytest_plugin.only import only
+from dtensor_registry_kit.simulation.mesh import of_pieces, on_every_rank
 
 NUMBERS = torch.tensor([[1, 2], [3, 12]])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtensor_registry.cli import main
-from dtensor_registry.cli.command_line import COMMANDS
+from dtensor_registry.cli.commands import find_commands
 from dtensor_registry.settings import Settings, read_settings
 from tests.docs.snippets import DOCS, snippets
 from tests.docs.write_pages import SCHEMAS, pages, schema_of
@@ -22,7 +22,7 @@ def test_a_page_is_up_to_date(file: str) -> None:
     assert (DOCS / file).read_text("utf-8") == pages()[file], REMEDY
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", find_commands().usable, ids=lambda command: command.name)
 def test_every_command_has_a_published_schema(command: Any) -> None:
     schema = json.loads((DOCS / schema_of(command)).read_text("utf-8"))
     titles = {"explain": "ExplanationReport", "lock": "Lock"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dtensor_registry.cli import main
-from dtensor_registry.testing import StrategyConformance
+from dtensor_registry_kit import StrategyConformance
 from tests.docs.snippets import DOCS, Snippet, run_python, snippets
 
 if sys.version_info >= (3, 11):
@@ -56,7 +56,7 @@ def run(snippet: Snippet, names: dict[str, Any]) -> None:
 def test_the_page_runs_from_top_to_bottom(
     fake_distribution: Any, local_mesh: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
-    (declared,) = (tomllib.loads(s.code) for s in ALL if s.language == "toml")
+    declared, added = (tomllib.loads(s.code) for s in ALL if s.language == "toml")
     project = declared["project"]
     ((entry_point, module),) = project["entry-points"]["dtensor_registry"].items()
     name = fake_distribution(
@@ -81,6 +81,8 @@ def test_the_page_runs_from_top_to_bottom(
     assert issubclass(conformance, StrategyConformance)
     assert conformance.distribution == project["name"]
     assert module == project["name"].replace("-", "_")
+    ((command, value),) = added["project"]["entry-points"]["dtensor_registry.commands"].items()
+    assert names[value.partition(":")[2]].name == command
     shown = capfd.readouterr().out
     assert all(op in shown for op in ("shop.gated", "shop.route", "shop.shift"))
 

@@ -18,11 +18,12 @@ from pydantic.fields import FieldInfo
 
 from dtensor_registry.autoload import SWITCH
 from dtensor_registry.cli.command import Command
-from dtensor_registry.cli.command_line import COMMANDS, NAME, build_parser
+from dtensor_registry.cli.command_line import NAME, build_parser
+from dtensor_registry.cli.commands import find_commands
 from dtensor_registry.cli.ops import OpsReport
 from dtensor_registry.cli.plugins import PluginsReport
-from dtensor_registry.cli.verify import VerifyReport
 from dtensor_registry.settings import PREFIX, SWITCHES, FallbackSettings, LinkSettings, Settings
+from dtensor_registry_kit.commands.verify import VerifyReport
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -44,6 +45,8 @@ CLI_HEAD = f"""\
 {MADE}
 
 What `pip install dtensor-registry` puts on the path; `python -m dtensor_registry.cli` is the same.
+`new` and `verify` come with `pip install dtensor-registry-kit`; any distribution can
+[add a command](write-a-plugin.md#add-a-command).
 No command needs a GPU or a process group. Settings come from the environment and from files of the
 working directory, as for `install()`; see [settings](settings.md).
 
@@ -93,8 +96,9 @@ SWITCHES_TOLD = {
 
 def cli_page() -> str:
     """Make docs/cli.md."""
-    parts = [CLI_HEAD, _table("argument", _arguments(build_parser()))]
-    for command in COMMANDS:
+    found = find_commands()
+    parts = [CLI_HEAD, _table("argument", _arguments(build_parser(found)))]
+    for command in found.usable:
         parser = argparse.ArgumentParser(add_help=False)
         parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
         command.configure(parser)

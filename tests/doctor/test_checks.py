@@ -17,12 +17,12 @@ from dtensor_registry.diagnosis import Check, Checkup, examination, process_chec
 from dtensor_registry.diagnosis.findings import judge
 from dtensor_registry.discovery import load
 from dtensor_registry.errors import UnsupportedTorchError
-from dtensor_registry.testing.only import only
 from dtensor_registry.torch_patch import compile_caches
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import ABSENT, read, store
 from dtensor_registry.torch_patch.third_party import author_of
 from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry_kit.pytest_plugin.only import only
 
 HERE = Path(__file__)
 EXP = torch.ops.aten.exp.default

@@ -11,7 +11,7 @@ import dtensor_registry as dr
 from dtensor_registry import Counterexample, Held
 from dtensor_registry.diagnosis import Check
 from dtensor_registry.errors import InvalidContributionError
-from dtensor_registry.testing.only import only
+from dtensor_registry_kit.pytest_plugin.only import only
 
 PLUGIN = """
     from dtensor_registry import (

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from dtensor_registry.cli.doctor import DoctorReport
-from dtensor_registry.cli.new import NewReport
+from dtensor_registry_kit.commands.new import NewReport
 
 DOCS = Path(__file__).parents[2] / "docs"
 REPORTS = {"doctor": DoctorReport, "new": NewReport}

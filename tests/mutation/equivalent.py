@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dtensor_registry._torch.checking.subjects import Subject
 from dtensor_registry.rules.metadata import tensor_inputs
-from dtensor_registry.verification import Sample
-from dtensor_registry.verification.behaviour import ask
+from dtensor_registry_kit import Sample
+from dtensor_registry_kit.judging.behaviour import ask
+from dtensor_registry_kit.verification.targets import Target
 from tests.mutation.faults import KEYWORDS
 from tests.mutation.trial import Trial, calls_of
 
@@ -72,7 +72,7 @@ def reason_of(trial: Trial) -> str | None:
     return RIGHT.get((trial.fault.kind, subject.name))
 
 
-def _reads(subject: Subject) -> Iterator[bool]:
+def _reads(subject: Target) -> Iterator[bool]:
     """Give each argument that is no tensor other values, and see whether that changes the rows."""
     for call in calls_of(subject.name, subject.plugin):
         before = ask(subject.rule, subject.op, call)

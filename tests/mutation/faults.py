@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dtensor_registry import REPLICATE, Partial, SchemaInfo, ShardingPlaceholder, is_tensor
-from dtensor_registry._torch.checking.subjects import Subject
 from dtensor_registry.rules import tensor_inputs
-from dtensor_registry.rules.metadata import TensorMeta
-from dtensor_registry.verification.wholerun import fill
+from dtensor_registry.rules.metadata import TensorMeta, fill
+from dtensor_registry_kit.verification.targets import Target
 
 KEYWORDS = "no keyword tensor in the key"
 Row: TypeAlias = list[Any]
@@ -43,7 +42,7 @@ class Fault:
     """
 
     kind: str
-    subject: Subject
+    subject: Target
     rule: Any
     schema_info: Any
 
@@ -51,7 +50,7 @@ class Fault:
         return f"{self.kind}: {self.subject.name}"
 
 
-def faults_of(subject: Subject) -> Iterator[Fault]:
+def faults_of(subject: Target) -> Iterator[Fault]:
     """Plant every fault that there is in one rule; some have no place in it, and change nothing."""
     for kind, change in CHANGES.items():
         yield Fault(kind, subject, _changed(subject.rule, change), subject.schema_info)

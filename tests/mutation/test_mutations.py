@@ -11,8 +11,8 @@ import os
 
 import pytest
 
-from dtensor_registry._torch.checking.subjects import Subject
-from dtensor_registry.verification import check
+from dtensor_registry_kit import check
+from dtensor_registry_kit.verification.targets import Target
 from tests.mutation.equivalent import RIGHT, reason_of
 from tests.mutation.faults import Fault
 from tests.mutation.trial import calls_of, planted_faults, subjects, try_fault
@@ -33,7 +33,7 @@ def test_a_planted_fault_is_caught_or_there_is_a_reason_why_it_is_none(fault: Fa
 
 
 @pytest.mark.parametrize("subject", SOME_RULES, ids=lambda subject: subject.name)
-def test_a_rule_without_a_fault_is_not_flagged(subject: Subject) -> None:
+def test_a_rule_without_a_fault_is_not_flagged(subject: Target) -> None:
     report = check(
         subject.op,
         calls_of(subject.name, subject.plugin),

@@ -8,12 +8,12 @@ from functools import cache, lru_cache
 
 import torch
 
-from dtensor_registry._torch.checking.samples import samples_for
-from dtensor_registry._torch.checking.subjects import Subject, find_subjects
-from dtensor_registry.testing.only import only
-from dtensor_registry.verification import Finding, Sample, check
-from dtensor_registry.verification.behaviour import ask
-from dtensor_registry.verification.inputs import variants
+from dtensor_registry_kit import Finding, Sample, check
+from dtensor_registry_kit.judging.behaviour import ask
+from dtensor_registry_kit.pytest_plugin.only import only
+from dtensor_registry_kit.samples.choose import samples_for
+from dtensor_registry_kit.samples.sample import variants
+from dtensor_registry_kit.verification.targets import Target, find_targets
 from tests.mutation.faults import Fault, faults_of
 
 DISTRIBUTIONS = ("acme-kernels", "dtensor-registry-matrix", "dtensor-registry-pointwise")
@@ -42,7 +42,7 @@ UNPROVABLE = ("aten._scaled_dot_product_fused_attention_overrideable.default",)
 
 
 @lru_cache(maxsize=1)
-def subjects() -> dict[str, list[Subject]]:
+def subjects() -> dict[str, list[Target]]:
     """Rules of our plugins and of the example vendor, by distribution.
 
     Left out are ops whose kernels die on an empty piece: a fault would take this process down.
@@ -51,7 +51,7 @@ def subjects() -> dict[str, list[Subject]]:
     return {
         name: [
             s
-            for s in find_subjects(only(name))
+            for s in find_targets(only(name))
             if s.rule is not None and s.allow_empty_pieces and s.name not in UNPROVABLE
         ]
         for name in DISTRIBUTIONS
@@ -107,7 +107,7 @@ def planted_faults() -> list[Fault]:
     """
     small = [s for name in DISTRIBUTIONS[:2] for s in subjects()[name]]
     faults = [fault for subject in small for fault in faults_of(subject)]
-    families: dict[int, list[Subject]] = {}
+    families: dict[int, list[Target]] = {}
     for subject in subjects()[DISTRIBUTIONS[2]]:
         families.setdefault(id(subject.rule), []).append(subject)
     for number, family in enumerate(families.values()):

@@ -10,7 +10,7 @@ from torch.distributed._local_tensor import LocalTensor
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
 import dtensor_registry as dr
-from dtensor_registry._torch.checking.local_ranks import on_every_rank
+from dtensor_registry_kit.simulation.mesh import on_every_rank
 
 HELD = (torch.tensor([2.0, -4.0, 1.0]), torch.tensor([-1.0, 5.0, 3.0]))
 REDUCED = {

@@ -18,6 +18,7 @@ def projects(checkout: Path) -> dict[str, Path]:
     """The import package of each released distribution, and the folder of its pyproject."""
     return {
         "dtensor_registry": checkout,
+        "dtensor_registry_kit": checkout / "kit",
         "dtensor_registry_pointwise": checkout / "plugins" / "pointwise",
         "dtensor_registry_matrix": checkout / "plugins" / "matrix",
         "dtensor_registry_corrections": checkout / "plugins" / "corrections",

@@ -48,6 +48,24 @@ VIOLATIONS = [
         id="the host imports a plugin",
     ),
     pytest.param(
+        "dtensor_registry/cli/verify.py",
+        "from dtensor_registry_kit import verify",
+        "host-knows-no-kit",
+        id="the host imports the kit",
+    ),
+    pytest.param(
+        "dtensor_registry_kit/simulation/compare.py",
+        "from dtensor_registry_kit.judging.check import check",
+        "kit-floors",
+        id="a lower floor of the kit imports a higher one",
+    ),
+    pytest.param(
+        "dtensor_registry_kit/planted.py",
+        "PLANTED = 1",
+        "kit-floors",
+        id="a module of the kit without a floor",
+    ),
+    pytest.param(
         "dtensor_registry_matrix/__init__.py",
         "from dtensor_registry.errors import RegistryError",
         "plugins-use-the-public-api",

@@ -46,6 +46,7 @@ def test_every_plugin_is_found_under_its_own_name(metadata: dict[str, dict[str, 
     }
     assert entry_points == {
         "dtensor_registry": None,
+        "dtensor_registry_kit": None,
         "dtensor_registry_pointwise": {"pointwise": "dtensor_registry_pointwise"},
         "dtensor_registry_matrix": {"matrix": "dtensor_registry_matrix"},
         "dtensor_registry_corrections": {"corrections": "dtensor_registry_corrections"},

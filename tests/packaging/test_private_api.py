@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 import torch.distributed.tensor
 
-OPEN = ["dtensor_registry/_torch/planted.py", "tests/planted.py"]
+OPEN = [
+    "dtensor_registry/_torch/planted.py",
+    "kit/src/dtensor_registry_kit/torch_private.py",
+    "tests/planted.py",
+]
 CLOSED = [
     "dtensor_registry/planted.py",
     "dtensor_registry/cli/planted.py",
+    "kit/src/dtensor_registry_kit/planted.py",
     "plugins/matrix/src/dtensor_registry_matrix/planted.py",
     "examples/acme_kernels/src/acme_kernels/planted.py",
     "examples/main_job/planted.py",

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 HOST_AND_VENDOR = ["dtensor-registry", "acme-kernels"]
 EVERYTHING = [
     *HOST_AND_VENDOR,
+    "dtensor-registry-kit",
     "dtensor-registry-corrections",
     "dtensor-registry-fallback",
     "dtensor-registry-matrix",

@@ -9,7 +9,7 @@ import torch
 
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.rules import Batched, Parameter, Signature, TensorMeta, batched
-from dtensor_registry.verification.static import show_row
+from dtensor_registry.rules.well_formed import show_row
 
 OP = "acme.f.default"
 

@@ -24,7 +24,7 @@ from dtensor_registry.placements import REPLICATE, Partial, Shard, parse_placeme
 from dtensor_registry.planner import Problem, TensorInput, Topology, candidates, fill_rows
 from dtensor_registry.rules.einsum import Einsum, einsum
 from dtensor_registry.rules.metadata import TensorMeta
-from dtensor_registry.verification.truth import check_row
+from dtensor_registry_kit.judging.judge import check_row
 
 OP = "acme.product.default"
 

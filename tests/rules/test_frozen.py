@@ -8,7 +8,7 @@ import pytest
 
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.rules import Frozen, Parameter, Signature, TensorMeta, case, frozen, row
-from dtensor_registry.verification.static import show_row
+from dtensor_registry.rules.well_formed import show_row
 
 OP = "acme.f.default"
 SIGNATURE = Signature(

@@ -10,7 +10,7 @@ import pytest
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
 from dtensor_registry.rules import Like, Parameter, Rule, Signature, TensorMeta, like
-from dtensor_registry.verification.static import show_row
+from dtensor_registry.rules.well_formed import show_row
 
 THEIRS = Signature(
     "acme.theirs.default",

@@ -8,7 +8,7 @@ import pytest
 
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.rules import Notation, Parameter, Signature, TensorMeta, notation
-from dtensor_registry.verification.static import show_row
+from dtensor_registry.rules.well_formed import show_row
 
 OP = "acme.f.default"
 

@@ -20,13 +20,12 @@ from dtensor_registry.discovery import Origin
 from dtensor_registry.lock import Lock, LockedOp, parse_lock, write_lock
 from dtensor_registry.rules.signature import bind
 from dtensor_registry.rules.strategy import SourceLine
-from dtensor_registry.testing import check_installed, simulated_mesh
+from dtensor_registry.rules.well_formed import show_row
 from dtensor_registry.torch_runtime.conversion import from_torch
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule
 from dtensor_registry.torch_runtime.representative import typical_rows
 from dtensor_registry.torch_runtime.schema import facts
-from dtensor_registry.verification import check, check_row, draw
-from dtensor_registry.verification.static import show_row
+from dtensor_registry_kit import check, check_installed, check_row, derive, draw, simulated_mesh
 
 SPLIT = notation("b s (h d) -> b h s d", sizes={"d": "head_dim"})
 MERGE = notation("b h s d -> b s (h d)")
@@ -211,7 +210,7 @@ def test_the_rule_of_another_op_brings_its_groups_along() -> None:
 @pytest.mark.usefixtures("in_force")
 def test_no_row_that_depends_on_groups_is_derived_without_them() -> None:
     samples: list[Any] = [(_call(OPS.merge.default, heads), {}) for heads in (6, 12)]
-    derived = dr.derive(OPS.merge.default, samples, lambda x: merge(x))
+    derived = derive(OPS.merge.default, samples, lambda x: merge(x))
     assert 'row(out="S(0)", x="S(0)")' in str(derived.rule)
     assert 'row(out="S(2)", x="S(1)")' not in str(derived.rule)
 

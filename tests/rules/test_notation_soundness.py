@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dtensor_registry.errors import NotationError
 from dtensor_registry.placements import ShardingPlaceholder
 from dtensor_registry.rules import notation
-from dtensor_registry.verification import check_row
+from dtensor_registry_kit import check_row
 
 LETTERS = "abc"
 

@@ -14,9 +14,9 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.placements import REPLICATE, Partial, ShardingPlaceholder
 from dtensor_registry.rules import Pointwise, TensorMeta, pointwise, tensor_inputs
-from dtensor_registry.verification.pieces import chunk
-from dtensor_registry.verification.static import show_row
-from dtensor_registry.verification.truth import check_row
+from dtensor_registry.rules.well_formed import show_row
+from dtensor_registry_kit.judging.judge import check_row
+from dtensor_registry_kit.simulation.distribute import chunk
 
 
 def meta(*shape: Any, dtype: Any = torch.float32) -> TensorMeta:

@@ -10,8 +10,8 @@ import torch
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.placements import Partial, Shard
 from dtensor_registry.rules import Parameter, Reduction, Signature, TensorMeta, reduction
-from dtensor_registry.verification import check_row, draw
-from dtensor_registry.verification.static import show_row
+from dtensor_registry.rules.well_formed import show_row
+from dtensor_registry_kit import check_row, draw
 
 OP = "acme.reduce.default"
 SUM = reduction(1, 2, "sum")

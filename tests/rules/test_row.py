@@ -25,7 +25,7 @@ from dtensor_registry.rules import (
     row,
     rows,
 )
-from dtensor_registry.verification.static import show_row
+from dtensor_registry.rules.well_formed import show_row
 
 OP = "acme.f.default"
 X = TensorMeta((8, 4), (4, 1), None)

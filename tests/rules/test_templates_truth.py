@@ -20,9 +20,9 @@ from dtensor_registry.rules import (
     rows,
     tensor_inputs,
 )
+from dtensor_registry.rules.well_formed import for_any_groups, show_row
 from dtensor_registry.torch_runtime.schema import facts
-from dtensor_registry.verification import check, draw
-from dtensor_registry.verification.static import for_any_groups, show_row
+from dtensor_registry_kit import check, draw
 
 aten = torch.ops.aten
 

@@ -24,10 +24,10 @@ from dtensor_registry.rules import (
 )
 from dtensor_registry.rules.strategy import SourceLine
 from dtensor_registry.rules.variant import Variant
+from dtensor_registry.rules.well_formed import show_row
 from dtensor_registry.settings import Settings
 from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_patch.variants import base_of, variants_of, widened
-from dtensor_registry.verification.static import show_row
 
 aten = torch.ops.aten
 R, S0, S1 = Replicate(), Shard(0), Shard(1)

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 import dtensor_registry as dr
 from dtensor_registry.errors import RegistryError
-from dtensor_registry.verification.wholerun import alike_memory
+from dtensor_registry_kit.simulation.reference_run import alike_memory
 from tests.schema.aten_ops import GROUPS, ruleless_ops, runs_on_cpu
 from tests.schema.outcome import difference
 from tests.schema.samples import Sample, Samples, copied, fitted, recorded, samples_of

@@ -17,12 +17,12 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.checking.subjects import find_subjects
 from dtensor_registry.cli import main
 from dtensor_registry.discovery import PluginWarning
 from dtensor_registry.errors import MisfitError
-from dtensor_registry.testing.only import only
 from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry_kit.pytest_plugin.only import only
+from dtensor_registry_kit.verification.targets import find_targets
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 TORCHS, OURS = (S0, S1), (R, S1)
@@ -289,6 +289,6 @@ def test_ops_lists_it(
 
 def test_verification_says_that_it_does_not_fit(acme: Any) -> None:
     acme()
-    problems = {s.name: s.problem for s in find_subjects(only("acme-rules"), ["acme-rules"])}
+    problems = {s.name: s.problem for s in find_targets(only("acme-rules"), ["acme-rules"])}
     assert RELU in problems.pop("aten.relu.default")
     assert problems == {"aten.neg.default": "", "aten.sin.default": ""}

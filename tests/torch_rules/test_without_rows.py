@@ -17,8 +17,8 @@ from dtensor_registry.errors import InvalidContributionError, PlacementSyntaxErr
 from dtensor_registry.placements import REPLICATE, ShardingPlaceholder
 from dtensor_registry.placements import Partial as Pending
 from dtensor_registry.rules import without, wrong_rows
-from dtensor_registry.testing.only import only
 from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry_kit.pytest_plugin.only import only
 
 RELU, ADD, ADD_OUT = (
     torch.ops.aten.relu.default,

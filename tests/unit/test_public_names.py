@@ -30,7 +30,6 @@ PUBLIC = [
     "batched",
     "case",
     "count_outputs",
-    "derive",
     "doctor",
     "einsum",
     "explain",

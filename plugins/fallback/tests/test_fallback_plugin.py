@@ -8,8 +8,8 @@ import sys
 import pytest
 import torch
 
-from dtensor_registry.verification import check
 from dtensor_registry_fallback.rules import FALLBACKS, batch, replicate
+from dtensor_registry_kit import check
 
 
 def test_the_fallbacks_are_sorted_by_name_and_only_batch_must_be_named() -> None:

@@ -13,7 +13,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 
 import dtensor_registry
 from dtensor_registry.placements import parse_placements, show_placements
-from dtensor_registry.testing import check_row, simulated_mesh
+from dtensor_registry_kit import check_row, simulated_mesh
 from dtensor_registry_matrix.lent_kernel import fused_attention, fused_attention_backward
 from dtensor_registry_matrix.rules import STRATEGIES
 from dtensor_registry_matrix.samples import attention, attention_backward

@@ -14,8 +14,8 @@ from torch.distributed.tensor import Shard, distribute_tensor
 import dtensor_registry as dr
 import dtensor_registry_matrix
 from dtensor_registry.placements import parse_placements, show_placements
-from dtensor_registry.testing import simulated_mesh, torch_rows
-from dtensor_registry.verification.truth import check_row
+from dtensor_registry_kit import simulated_mesh, torch_rows
+from dtensor_registry_kit.judging.judge import check_row
 from dtensor_registry_matrix.bias import Biased
 from dtensor_registry_matrix.rules import STRATEGIES
 

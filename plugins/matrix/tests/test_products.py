@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dtensor_registry.placements import parse_placements, show_placements
-from dtensor_registry.verification import check_row
+from dtensor_registry_kit import check_row
 from dtensor_registry_matrix.rules import STRATEGIES
 from dtensor_registry_matrix.samples import scaled_mm, trilinear
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 import torch
 
-from dtensor_registry.testing import overloads
+from dtensor_registry_kit import overloads
 
 list(overloads("prims"))  # has torch define them
 

@@ -10,12 +10,12 @@ import torch
 
 from dtensor_registry.placements import Partial, parse_placements
 from dtensor_registry.rules import tensor_inputs
-from dtensor_registry.testing import torch_rows
-from dtensor_registry.verification.backward import judge_backward
-from dtensor_registry.verification.pieces import reduce_parts
-from dtensor_registry.verification.static import show_row
-from dtensor_registry.verification.truth import check_row
-from dtensor_registry.verification.wholerun import run_whole
+from dtensor_registry.rules.well_formed import show_row
+from dtensor_registry_kit import torch_rows
+from dtensor_registry_kit.judging.backward import judge_backward
+from dtensor_registry_kit.judging.judge import check_row
+from dtensor_registry_kit.simulation.distribute import reduce_parts
+from dtensor_registry_kit.simulation.reference_run import run_reference
 from dtensor_registry_pointwise.families import Family
 from dtensor_registry_pointwise.rules import FAMILIES
 
@@ -163,7 +163,7 @@ def test_where_ranks_tie_a_whole_argument_gets_its_gradient_twice(name: str) -> 
 
     assert "P(max) <- P(max), R" in rows_of_torch(name, args, {})
     assert check_row(overload(name), args, {}, row, 2).outcome == "sound"
-    assert judge_backward(run_whole(overload(name), args), row, 2).is_wrong
+    assert judge_backward(run_reference(overload(name), args), row, 2).is_wrong
 
 
 def test_rows_that_torch_lacks_are_found_where_an_op_is_linear(calls_of: CallsOf) -> None:

@@ -1,4 +1,4 @@
-from dtensor_registry.testing import StrategyConformance
+from dtensor_registry_kit import StrategyConformance
 
 
 class TestConformance(StrategyConformance):

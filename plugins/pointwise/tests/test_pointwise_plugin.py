@@ -14,7 +14,7 @@ import torch
 
 import dtensor_registry_pointwise
 from dtensor_registry import SingleDimStrategy
-from dtensor_registry.testing import overloads
+from dtensor_registry_kit import overloads
 from dtensor_registry_pointwise.families import Family
 from dtensor_registry_pointwise.rules import FAMILIES, NOT_CLAIMED, UNTAGGED
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from dtensor_registry import pointwise
-from dtensor_registry.verification.truth import Verdict, judge
-from dtensor_registry.verification.wholerun import run_whole
+from dtensor_registry_kit.judging.judge import Verdict, judge
+from dtensor_registry_kit.simulation.reference_run import run_reference
 from dtensor_registry_pointwise import linear
 from dtensor_registry_pointwise.families import Family
 from dtensor_registry_pointwise.rules import FAMILIES
@@ -27,7 +27,7 @@ RANKS = (2, 3)
 
 def verdicts(op: Any, rule: Any, calls: Iterable[Call]) -> Iterator[Verdict]:
     for args, kwargs in calls:
-        whole = run_whole(op, args, kwargs)
+        whole = run_reference(op, args, kwargs)
         for row in rule(op, args, kwargs):
             for ranks in RANKS:
                 yield judge(whole, [row], (ranks,), allow_empty=True)
@@ -131,7 +131,7 @@ def to(dtype: torch.dtype) -> Callable[[Call], Call]:
 
 def runs(op: Any, call: Call) -> bool:
     try:
-        run_whole(op, *call)
+        run_reference(op, *call)
     except RuntimeError:
         return False
     return True

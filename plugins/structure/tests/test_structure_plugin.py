@@ -14,8 +14,7 @@ import dtensor_registry as dr
 import dtensor_registry_structure
 from dtensor_registry.placements import parse_placements, show_placements
 from dtensor_registry.rules import TensorMeta
-from dtensor_registry.testing import check_installed
-from dtensor_registry.verification import check_row
+from dtensor_registry_kit import check_installed, check_row
 from dtensor_registry_structure.refused import REFUSED
 from dtensor_registry_structure.rules import STRATEGIES
 

@@ -1,0 +1,1 @@
+"""The commands that the kit adds to `dtensor-registry`."""

@@ -1,0 +1,1 @@
+"""Simulated ranks: what each holds, what an op makes of it, and what that adds up to."""

@@ -1,0 +1,331 @@
+"""Verify rules of plugins and of torch: each with samples, by ground truth and through DTensor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import torch
+
+from dtensor_registry.settings import Settings
+from dtensor_registry.torch_patch.override_stack import LOAN, Entry, Layer
+from dtensor_registry_kit.dispatching.check_installed import check_installed
+from dtensor_registry_kit.isolation import Note, Outcome, run_isolated, silent
+from dtensor_registry_kit.judging.check import ON_WHOLE, SEARCHING, check
+from dtensor_registry_kit.judging.findings import Finding, Report
+from dtensor_registry_kit.judging.judge import said
+from dtensor_registry_kit.samples.choose import Samples, samples_for
+from dtensor_registry_kit.samples.sample import Sample
+from dtensor_registry_kit.torch_private import OpOverload, takes_local_sizes
+from dtensor_registry_kit.verification.targets import Target, entries_beneath, find_targets
+
+State: TypeAlias = Literal["trusted", "WRONG", "not checked", "check failed"]
+Key: TypeAlias = tuple[str, str]
+"""Plugin and op."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much is tried of each rule.
+
+    Attributes:
+        samples: calls of each op.
+        budget: ways of handing out the inputs of one call that the search for missing rows
+            may try; 0 leaves it out.
+        dispatched: calls of each op that also go through DTensor; 0 leaves that out.
+        draws: drawn placements of the inputs of each of these, on each mesh.
+        seed: of all that is drawn.
+        seconds: after which the process that checks one rule is stopped.
+        sizes: whether calls are tried in other sizes as well.
+    """
+
+    samples: int = 6
+    budget: int = 120
+    dispatched: int = 1
+    draws: int = 2
+    seed: int = 0
+    seconds: float = 120.0
+    sizes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The outcome for one rule and one op.
+
+    Attributes:
+        op: name of the op.
+        plugin: who contributes the rule.
+        report: what was found, by ground truth and through DTensor.
+        source: where the samples are from; empty if there were none.
+        note: why nothing, or not all, could be checked.
+        seconds: how long it took.
+        failed: whether the check itself raised, which is a fault of this package.
+    """
+
+    op: str
+    plugin: str
+    report: Report
+    source: str = ""
+    note: str = ""
+    seconds: float = 0.0
+    failed: bool = False
+
+    @property
+    def state(self) -> State:
+        """The outcome in a word."""
+        if self.failed:
+            return "check failed"
+        if self.report.errors:
+            return "WRONG"
+        return "trusted" if self.report.is_trusted else "not checked"
+
+    def __str__(self) -> str:
+        samples = f"\n  samples: {self.source}" if self.source else ""
+        note = f"\n  note: {self.note}" if self.note else ""
+        return f"{self.report}{samples}{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One rule to verify, so written that another process can find it.
+
+    Attributes:
+        settings: what decides who takes part.
+        patterns: what `find_targets` is asked for.
+        key: which of its answers.
+        options: how much is tried.
+        samples: calls in place of the author's, or None.
+    """
+
+    settings: Settings
+    patterns: tuple[str, ...]
+    key: Key
+    options: Options
+    samples: tuple[Sample, ...] | None = None
+
+
+def verify_target(
+    subject: Target,
+    options: Options = Options(),
+    given: Sequence[Sample] | None = None,
+    note: Note = silent,
+    *,
+    beneath: Mapping[OpOverload, Entry] = MappingProxyType({}),
+) -> Verified:
+    """Verify one rule in this process.
+
+    Args:
+        subject: the rule.
+        options: how much is tried.
+        given: calls in place of the author's.
+        note: is told what is about to be tried.
+        beneath: rules of other ops that are installed, for its gradients.
+    """
+    began = time.monotonic()
+    report = Report(subject.name, subject.owner, "", (), (), 0, 0)
+    if subject.op is None or subject.rule is None:
+        return Verified(subject.name, subject.plugin, report, note=subject.problem)
+    note("looking for samples")
+    source = subject.samples if given is None else (lambda: given)
+    try:
+        samples = samples_for(subject.op, source, options.samples)
+    except Exception as error:
+        told = f"its samples cannot be had: {said(error)}"
+        return Verified(subject.name, subject.plugin, report, note=told)
+    report = check(
+        subject.op,
+        samples.calls,
+        subject.rule,
+        owner=subject.owner,
+        schema_info=subject.schema_info,
+        allow_uneven_sharding=subject.allow_uneven_sharding,
+        allow_empty_pieces=subject.allow_empty_pieces,
+        budget=options.budget,
+        seed=options.seed,
+        by_pieces=not takes_local_sizes(subject.op),
+        sizes=options.sizes,
+        note=note,
+    )
+    if options.dispatched:
+        report = _with_dispatch(subject, report, samples, options, note, beneath)
+    seconds = time.monotonic() - began
+    return Verified(subject.name, subject.plugin, report, samples.source, samples.note, seconds)
+
+
+def verify(
+    settings: Settings,
+    patterns: Sequence[str] = (),
+    options: Options = Options(),
+    *,
+    processes: int = 1,
+    seconds: float | None = None,
+    samples: Mapping[str, Sequence[Sample]] | None = None,
+) -> tuple[list[Target], Iterator[Verified]]:
+    """Verify many rules, in processes of their own.
+
+    Args:
+        settings: who takes part.
+        patterns: whose rules, and for which ops; see `find_targets`.
+        options: how much is tried of each.
+        processes: how many run at a time.
+        seconds: no rule is begun after that time.
+        samples: calls in place of the author's, by op.
+
+    Returns:
+        What there is to verify, and the outcomes as they come. Rules that were not begun in
+        time are among the first only.
+
+    Raises:
+        SettingsError: for a pattern that names nothing.
+    """
+    subjects = find_targets(settings, patterns)
+    found = samples or {}
+    tasks = [
+        Task(settings, tuple(patterns), s.key, options, _frozen(found.get(s.name)))
+        for s in subjects
+    ]
+    deadline = None if seconds is None else time.monotonic() + seconds
+    return subjects, _outcomes(tasks, {s.key: s for s in subjects}, processes, deadline)
+
+
+def verify_task(task: Task, note: Note) -> Verified:
+    """Verify one rule in this process, which was started for it."""
+    torch.set_num_threads(1)
+    lookup = _Lookup(task.settings, task.patterns)
+    subject, beneath = _subjects(lookup)[task.key], _beneath(lookup)
+    return verify_target(subject, task.options, task.samples, note, beneath=beneath)
+
+
+def _outcomes(
+    tasks: Sequence[Task], subjects: Mapping[Key, Target], processes: int, deadline: float | None
+) -> Iterator[Verified]:
+    if not tasks:
+        return
+    outcomes: Iterator[Outcome[Task, Verified]] = run_isolated(
+        verify_task,
+        tasks,
+        processes=processes,
+        seconds_per_task=tasks[0].options.seconds,
+        deadline=deadline,
+    )
+    for outcome in outcomes:
+        again = more_careful(outcome)
+        if outcome.result is not None:
+            yield outcome.result
+        elif again is not None:
+            # Not left out where the time is over, or the crash would be lost.
+            yield from _outcomes([again], subjects, 1, None)
+        else:
+            yield lost(subjects[outcome.task.key], outcome)
+
+
+def more_careful(outcome: Outcome[Task, Verified]) -> Task | None:
+    """Make a task to try again if what took its process down was no row.
+
+    The search for further rows hands out pieces that nobody says may go together, and a sample
+    in another size may be no call that its author would make. That a kernel does not check for
+    such is no fault of the rule.
+    """
+    options = outcome.task.options
+    if outcome.state != "died":
+        return None
+    if SEARCHING in outcome.told and options.budget:
+        return replace(outcome.task, options=replace(options, budget=0))
+    if ON_WHOLE in outcome.told and options.sizes:
+        return replace(outcome.task, options=replace(options, sizes=False))
+    return None
+
+
+def lost(subject: Target, outcome: Outcome[Task, Verified]) -> Verified:
+    """Make an outcome of a process that was lost: what it was doing is the finding."""
+    died = outcome.state == "died"
+    finding = Finding("crash" if died else "untested", outcome.told)
+    report = Report(subject.name, subject.owner, "", (finding,), (), int(died), 0)
+    failed = outcome.state == "raised"
+    return Verified(subject.name, subject.plugin, report, "", outcome.told, outcome.seconds, failed)
+
+
+def _with_dispatch(
+    subject: Target,
+    report: Report,
+    samples: Samples,
+    options: Options,
+    note: Note,
+    beneath: Mapping[OpOverload, Entry],
+) -> Report:
+    """Add what running through DTensor shows, with this rule in force.
+
+    Gradients are other ops. A rule is charged with what goes wrong both where torch's rules
+    decide these and where everything that is installed does: a fault elsewhere is not its own.
+    """
+    if any(finding.kind in ("raises", "malformed") for finding in report.errors):
+        return report  # the host would refuse to run it
+    seen = _dispatched(subject, samples, options, note, {})
+    if seen.errors and beneath and subject.entry is not None:
+        again = _dispatched(subject, samples, options, note, beneath)
+        seen = seen if again.errors else again
+    return replace(
+        report,
+        findings=tuple(sorted((*report.findings, *seen.findings), key=lambda f: not f.is_error)),
+        combinations=report.combinations + seen.combinations,
+    )
+
+
+def _dispatched(
+    subject: Target,
+    samples: Samples,
+    options: Options,
+    note: Note,
+    beneath: Mapping[OpOverload, Entry],
+) -> Report:
+    assert subject.op is not None
+    with _in_force(subject, beneath):
+        return check_installed(
+            subject.op,
+            samples.calls[: options.dispatched],
+            rule=subject.rule,
+            draws=options.draws,
+            seed=options.seed,
+            note=note,
+        )
+
+
+@contextmanager
+def _in_force(subject: Target, beneath: Mapping[OpOverload, Entry]) -> Iterator[None]:
+    """Have an op decided by this rule, whatever else is installed; torch's by torch alone."""
+    assert subject.op is not None
+    if subject.entry is None:
+        yield
+        return
+    entries = {**beneath, subject.op: subject.entry}
+    layer = Layer(f"a check of {subject.name}", height=3, entries=entries)
+    LOAN.add(layer)
+    try:
+        yield
+    finally:
+        LOAN.remove(layer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    settings: Settings = field(hash=False)
+    patterns: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)
+def _subjects(lookup: _Lookup) -> dict[Key, Target]:
+    return {s.key: s for s in find_targets(lookup.settings, lookup.patterns)}
+
+
+@lru_cache(maxsize=4)
+def _beneath(lookup: _Lookup) -> dict[OpOverload, Entry]:
+    return entries_beneath(lookup.settings)
+
+
+def _frozen(samples: Iterable[Sample] | None) -> tuple[Sample, ...] | None:
+    return None if samples is None else tuple(samples)
