@@ -1,7 +1,7 @@
-"""The order in which torch tries placements when it derives a strategy from a decomposition.
+"""Ops that torch takes apart where it has no rule, and the order in which it tries placements.
 
-torch lists them out of a set, so among equally cheap choices the hash of a string decides, and
-two ranks may decide differently. While torch's rules are adopted the list is sorted.
+torch lists the placements out of a set, so among equally cheap choices the hash of a string
+decides, and two ranks may decide differently. While torch's rules are adopted the list is sorted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.distributed.tensor._op_schema import OpSchema
 
+from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER
+from dtensor_registry.torch_runtime.compat import RULE_TABLES
 from dtensor_registry.torch_runtime.dispatcher import propagator
 
 _CANDIDATES = "_get_candidate_placements"
@@ -35,6 +37,12 @@ def unhook() -> None:
 def is_decomposed(op: OpOverload) -> bool:
     """Say whether torch takes an op apart where it has no rule for it."""
     return bool(propagator().decomp_strategy.has_decomp(op))
+
+
+def is_only_decomposed(op: OpOverload) -> bool:
+    """Say whether torch itself has nothing for an op but its decomposition."""
+    tables = (*RULE_TABLES, HANDLERS)
+    return is_decomposed(op) and all(LEDGER.original(table, op) is None for table in tables)
 
 
 def _order(placements: tuple[Any, ...]) -> tuple[tuple[bool, str], ...]:

@@ -15,6 +15,7 @@ from dtensor_registry.rules.signature import Signature, bind
 from dtensor_registry.rules.strategy import MAX_ROWS
 from dtensor_registry.torch_patch.catalog import SINGLE_DIM
 from dtensor_registry.torch_patch.corrected_rules import as_rule_of, corrected_entry, corrected_rule
+from dtensor_registry.torch_patch.decompositions import is_only_decomposed
 from dtensor_registry.torch_patch.override_stack import INSTALLATIONS, LOAN, Entry
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER
 from dtensor_registry.torch_patch.variants import base_of, derived, widened
@@ -66,6 +67,7 @@ def single_dim_entry(
             f"a sharding rule for {op} would not be honoured: torch runs this op through its"
             f" handler {named!r}, which does not redistribute what a rule asks for.",
         )
+    decomposes = is_only_decomposed(op)
     rule = InstalledRule(
         bound_rule(op, contribution, resolution),
         contribution.origin,
@@ -74,13 +76,15 @@ def single_dim_entry(
         random=strategy.random,
         local_arguments=strategy.local_arguments,
         max_rows=max_rows,
+        decomposes=decomposes,
     )
     info = _SingleDimStrategyInfo(
         rule,
         allow_unbacked_sharding=strategy.allow_unbacked_sharding,
         allow_uneven_sharding=strategy.allow_uneven_sharding,
     )
-    given = strategy.schema_info
+    # A decomposition may read what the rule does not.
+    given = None if decomposes else strategy.schema_info
     schema_info = runtime_schema_info(op, widened(given, op) if _base(op, contribution) else given)
     known = facts(op)
     executes = known.beyond_torch or (given is None and known.complex_in_key)

@@ -311,9 +311,11 @@ class Loan:
     def bind_pending(self, op: OpOverload) -> bool:
         """Give an op that came into being after its rule was contributed that rule."""
         for layer in reversed(self.uncovered):
-            if op in layer.entries and not layer.entries[op].falls_back:
+            known = layer.entries.get(op)
+            if known is not None and not known.falls_back:
                 return False
-            if layer.pending is not None:
+            # A layer's own fallback was bound after the layer had nothing pending.
+            if layer.pending is not None and known is None:
                 entry = layer.pending(op)
                 if entry is not None:
                     self._bind(layer, op, entry)

@@ -178,6 +178,11 @@ SURFACE = (
         ("op_schema",),
     ),
     PrivateName(f"{_TENSOR}._decompositions", "DecompShardingStrategy.has_decomp", ("op",)),
+    PrivateName(
+        f"{_TENSOR}._decompositions",
+        "DecompShardingStrategy.propagate_strategy",
+        ("self", "op_schema"),
+    ),
     PrivateName(f"{_TENSOR}._decompositions", "PlacementTrackingMode"),
     PrivateName(
         f"{_TENSOR}._dispatch",

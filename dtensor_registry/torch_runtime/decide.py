@@ -26,12 +26,14 @@ from dtensor_registry.errors import (
     InPlacePlacementError,
     NoValidRowError,
     RandomOpError,
+    RegistryError,
     RuleError,
 )
 from dtensor_registry.placements import REPLICATE
 from dtensor_registry.planner import Candidate, candidates, cheapest, objections, show_tensor
 from dtensor_registry.torch_runtime.call import Call, is_concrete, read_call, tensor_specs
 from dtensor_registry.torch_runtime.conversion import placements_to_torch
+from dtensor_registry.torch_runtime.decomposition import decomposition_choices, is_composite
 from dtensor_registry.torch_runtime.dispatcher import dispatcher
 from dtensor_registry.torch_runtime.dry_run import fails_on_empty, resized, takes_global_sizes
 from dtensor_registry.torch_runtime.explain_command import command_for
@@ -138,9 +140,34 @@ def decide(
         valid = candidates(call.problem, pricer(call.mesh, call.specs))
         if valid:
             return OpStrategy([_op_spec(call, candidate) for candidate in valid])
-    best = _cheapest(call)
     if isinstance(rule, TorchRule):
+        best = _cheapest(call)
         return None if best is None else OpStrategy([_op_spec(call, best)])
+    try:
+        best = _chosen(call, op_schema, rule)
+    except (NoValidRowError, RandomOpError, RuleError) as refused:
+        if not rule.decomposes:
+            raise
+        best = _through_decomposition(call, op_schema, output_meta, rule, refused)
+    return OpStrategy([_op_spec(call, best)])
+
+
+def refusal(
+    rule: InstalledRule, op_schema: OpSchema, output_meta: Any, executing: bool
+) -> Exception | None:
+    """Say why a rule by itself has no way to run a call; None: it has one."""
+    call = read_call(rule, op_schema, tensor_specs(op_schema), output_meta, executing)
+    try:
+        if isinstance(call, Call):
+            _chosen(call, op_schema, rule)
+    except (NoValidRowError, RandomOpError, RuleError) as refused:
+        return refused
+    return None
+
+
+def _chosen(call: Call, op_schema: OpSchema, rule: InstalledRule) -> Candidate:
+    """Choose by a plugin's rows alone."""
+    best = _cheapest(call)
     if best is not None and fails_on_empty(call, op_schema, best, rule.local_arguments):
         # One rank would raise while the others wait for it: such pieces are not offered.
         call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
@@ -148,7 +175,41 @@ def decide(
     if best is None or _impossible_moves(call, best):
         raise _no_valid_row(call, op_schema, rule)
     _refuse_choice(call, op_schema, best, rule)
-    return OpStrategy([_op_spec(call, best)])
+    return best
+
+
+def _through_decomposition(
+    call: Call, op_schema: OpSchema, output_meta: Any, rule: InstalledRule, refused: RegistryError
+) -> Candidate:
+    """Choose what torch would without the rule, where the rule has no way to run a call.
+
+    Each choice is held to what a choice of rows is: nothing is written to a copy, no rank raises
+    alone, ranks that must agree draw no numbers.
+
+    Raises:
+        RegistryError: what the rule was refused for, if there is no such choice, and that.
+        NotImplementedError: likewise, for an op that torch takes into parts then.
+    """
+    stopped = "it has no choice that leaves what the op writes to in its place"
+    try:
+        for choice in decomposition_choices(call, op_schema, output_meta):
+            moves = _impossible_moves(call, choice)
+            if moves or fails_on_empty(call, op_schema, choice, rule.local_arguments):
+                stopped = moves[0] if moves else "a rank that holds nothing would raise alone"
+                continue
+            try:
+                _refuse_choice(call, op_schema, choice, rule)
+            except (RandomOpError, RuleError) as error:
+                stopped = str(error).partition("\n")[0]
+                continue
+            return choice
+    except Exception as error:  # whatever stops torch in the op's parts
+        stopped = str(error).partition("\n")[0] or type(error).__name__
+    told = f"{refused}\n  Nor can torch run it by the op's decomposition: {stopped}"
+    if is_composite(call.op):
+        raise NotImplementedError(told) from refused
+    refused.args = (told,)
+    raise refused
 
 
 def _cheapest(call: Call) -> Candidate | None:

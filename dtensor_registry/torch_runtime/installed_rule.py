@@ -43,6 +43,8 @@ class InstalledRule:
         local_arguments: likewise.
         random: likewise.
         max_rows: rows that it may give for one call.
+        decomposes: whether a call that the rule has no way to run is left to torch's
+            decomposition of the op, which is all that torch itself has for it.
     """
 
     rule: Rule
@@ -54,6 +56,7 @@ class InstalledRule:
     local_arguments: Any = None
     random: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None
     max_rows: int = MAX_ROWS
+    decomposes: bool = False
 
     def __call__(
         self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -15,7 +15,6 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from dtensor_registry._torch.explaining.providers import is_composite
 from dtensor_registry._torch.explaining.stage import quiet, without_data
 from dtensor_registry.errors import AskedError
 from dtensor_registry.explanation import AskedTensor, is_tensor_text, parse_argument
@@ -24,6 +23,7 @@ from dtensor_registry.planner import mixed_partial
 from dtensor_registry.rules.strategy import op_name
 from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_runtime.conversion import placements_to_torch
+from dtensor_registry.torch_runtime.decomposition import is_composite
 from dtensor_registry.torch_runtime.execute import waits_for_shapes
 from dtensor_registry.torch_runtime.explain_command import DTYPES
 from dtensor_registry.torch_runtime.schema import facts

@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_leaves
 from dtensor_registry._torch.audit import audit
 from dtensor_registry._torch.auditing.rows import AuditRow
 from dtensor_registry._torch.explaining.asked_call import AskedCall, told_by
-from dtensor_registry._torch.explaining.providers import is_composite
 from dtensor_registry.errors import RegistryError
 from dtensor_registry.explanation.values import Decider
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
@@ -25,7 +24,8 @@ from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER, has_rule
 from dtensor_registry.torch_runtime.amended import AmendedTorch
 from dtensor_registry.torch_runtime.arguments import read_arguments
-from dtensor_registry.torch_runtime.decide import filters_choices
+from dtensor_registry.torch_runtime.decide import filters_choices, refusal
+from dtensor_registry.torch_runtime.decomposition import is_composite
 from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
 from dtensor_registry.torch_runtime.execute import Executor, waits_for_shapes
 from dtensor_registry.torch_runtime.handlers import HandlerOrRule
@@ -47,6 +47,7 @@ class Dispatched:
         reads: whether it came to where it needs data, and went no further.
         error: what was raised, None if the call went through.
         warnings: what was said on the way.
+        refusal: why the op's rule has no way to run the call, where torch's decomposition has.
     """
 
     schema: OpSchema
@@ -59,6 +60,7 @@ class Dispatched:
     reads: bool
     error: Exception | None
     warnings: tuple[str, ...]
+    refusal: str | None = None
 
 
 def dispatch(call: AskedCall) -> Dispatched:
@@ -86,14 +88,28 @@ def dispatch(call: AskedCall) -> Dispatched:
     if reads:
         error = None  # it came to where it needs data: there is no more to see
     decider, rule = _decider(call, record.rows, error, executed)
+    refused = _refusal(rule, schema, executed) if error is None and not reads else None
+    if refused is not None:
+        decider = "decomposition"
     inputs = outputs = None
     if error is None:
         outputs = tuple(_outputs(result)) if result is not None else None
         inputs = _inputs(schema, executor if executed else None, decider)
     told = tuple(dict.fromkeys(str(w.message) for w in said))
     return Dispatched(
-        schema, decider, rule, inputs, outputs, record.rows, executed, reads, error, told
+        schema, decider, rule, inputs, outputs, record.rows, executed, reads, error, told, refused
     )
+
+
+def _refusal(
+    rule: InstalledRule | TorchRule | None, schema: OpSchema, executed: bool
+) -> str | None:
+    """Say why a rule by itself has no way to run a call that went through, in one line."""
+    if not isinstance(rule, InstalledRule) or not rule.decomposes:
+        return None
+    meta = propagator()._propagate_tensor_meta_non_cached(schema)
+    refused = refusal(rule, propagator()._wrap_with_op_strategy(schema), meta, executed)
+    return None if refused is None else str(refused).partition("\n")[0]
 
 
 def reason_of(error: Exception) -> str:

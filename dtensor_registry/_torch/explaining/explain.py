@@ -17,7 +17,7 @@ from dtensor_registry._torch.explaining.asked_call import AskedCall
 from dtensor_registry._torch.explaining.dispatched import Dispatched, dispatch, reason_of
 from dtensor_registry._torch.explaining.listing import Listing, list_choices
 from dtensor_registry._torch.explaining.moves import choice_of, mesh_dims_of
-from dtensor_registry._torch.explaining.providers import Known, is_composite, providers_of
+from dtensor_registry._torch.explaining.providers import Known, providers_of
 from dtensor_registry._torch.explaining.stage import piece_of
 from dtensor_registry._torch.explaining.why_not import why_not
 from dtensor_registry.explanation import Choice, Explanation, Part, Piece, Rejected, TensorShown
@@ -26,6 +26,7 @@ from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
 from dtensor_registry.torch_patch.dispatch_hooks import specs_in
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
+from dtensor_registry.torch_runtime.decomposition import is_composite
 from dtensor_registry.torch_runtime.explain_command import dtype_name
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule
 from dtensor_registry.torch_runtime.schema import facts, input_names
@@ -63,6 +64,8 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
     """
     dispatched = dispatch(call)
     by = NOBODY if dispatched.decider == "nobody" else owner(call.op)
+    if dispatched.decider == "decomposition":
+        by = "decomposition"
     listing = list_choices(dispatched)
     specs = specs_in(dispatched.schema)
     names = [
@@ -182,7 +185,7 @@ def _rows(listing: Listing) -> tuple[str, ...]:
 def _told(dispatched: Dispatched, by: str) -> str:
     """Say in a few words who decided a call."""
     rule = dispatched.rule
-    if isinstance(rule, InstalledRule):
+    if isinstance(rule, InstalledRule) and dispatched.decider != "decomposition":
         return f"{by}: {rule.origin}"
     corrected = getattr(rule, "func", None)
     if isinstance(corrected, CorrectedRule):
@@ -209,6 +212,8 @@ def _notes(dispatched: Dispatched, listing: Listing) -> Iterable[str]:
     note = None if amended is None or dispatched.error else amended.note(dispatched.schema)
     if note is not None:
         yield note
+    if dispatched.refusal is not None:
+        yield f"{owner(dispatched.schema.op)} has no way to run it: {dispatched.refusal}"
     if dispatched.executed:
         yield "the host runs this op itself, each time, without torch's cache"
     if dispatched.reads:

@@ -35,16 +35,6 @@ class Known(Protocol):
         """Who won each op, and why."""
 
 
-def is_composite(op: OpOverload) -> bool:
-    """Say whether torch takes an op into parts before any tensor subclass sees it."""
-    return bool(
-        torch._C._dispatch_has_kernel_for_dispatch_key(
-            op.name(),  # type: ignore[no-untyped-call]
-            torch._C.DispatchKey.CompositeImplicitAutograd,
-        )
-    )
-
-
 def providers_of(
     op: OpOverload, known: Known, decided_by: str, composite: bool, schema: OpSchema | None = None
 ) -> tuple[Provider, ...]:
@@ -62,6 +52,14 @@ def providers_of(
     if composite:
         reason = "torch takes the op into parts first, and rules are asked for those"
         found.insert(0, _by_torch("", "the op's composite kernel", True, reason))
+    if decided_by == "decomposition":
+        # A plugin's rule was asked first, and has no way to run this call.
+        told = "no way to run this call, so torch's decomposition is asked"
+        found = [replace(p, decides=False, reason=told) if p.decides else p for p in found]
+    if decided_by.startswith("fallback"):
+        # A plugin amends what torch does with the op, and torch is not asked.
+        told = f"{decided_by} runs the op in torch's place, so there is nothing to amend"
+        found = [replace(p, decides=False, reason=told) if p.decides else p for p in found]
     if not any(provider.decides for provider in found):
         parts = [*_decomposition(op, known.settings, decided_by, schema)]
         last = [
@@ -146,7 +144,7 @@ def _decomposition(
     if not is_decomposed(op):
         return
     decides = decided_by in ("", "decomposition")
-    reason = "torch follows placements through it, since nobody has a rule"
+    reason = "torch follows placements through it, since no rule runs the call"
     if decided_by.startswith("fallback") and settings.fallback.before_decomposition:
         reason = f"{decided_by} comes first: fallback.before_decomposition is on"
     elif not decides:

@@ -6,8 +6,8 @@ stays whole if it is broadcast along it. Where the output is `P(sum)` the bias m
 terms alike and change nothing, `beta=0` included, with which the bias is not read.
 
 Source: `sum_r (beta * bias_r + alpha * p_r) = beta * sum_r bias_r + alpha * sum_r p_r`, and
-the same for an average. An average would let a whole bias pass as well; such a row is left
-out, because to call a whole tensor `P(avg)` costs nothing.
+the same for an average. The average of equal terms is the term itself, so beside an average a
+whole bias or a whole product passes as well: see `averages`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ from dtensor_registry import REPLICATE, ShardingPlaceholder, einsum, is_tensor, 
 class Biased:
     """The rule of an op `(bias, *operands)` that adds a bias to the product of `equation`.
 
+    Attributes:
+        equation: of the product.
+        averages: whether to give the rows of `P(avg)` with a whole bias or a whole product.
+            Without them an op that writes to a `P(avg)` has no way for operands of `P(sum)` or
+            a cut bias, which torch can make whole but not an average. torch's own rules, those
+            of `addmm` and `baddbmm`, have none.
+
     >>> str(Biased("mk,kn->mn"))
     'biased(mk,kn->mn)'
     """
 
     equation: str
+    averages: bool = False
 
     def __post_init__(self) -> None:
         einsum(self.equation)  # raises here, where it is written, rather than at the first call
@@ -36,10 +44,14 @@ class Biased:
     def __call__(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[list[Any]]:
         """Return the rows for one call: output, bias, operands, then `out` if it is given."""
         bias, *operands = _operands(args, kwargs)
-        return [
-            [output, entry, *inputs, *_out(output, kwargs)]
-            for output, entry, inputs in _rows(self.equation, op, operands, bias)
-        ]
+        rows = list(_rows(self.equation, op, operands, bias))
+        averages = [row for row in rows if str(row[0]) == "P(avg)"] if self.averages else []
+        if averages:
+            whole = [REPLICATE] * len(operands)
+            if not _is_in_place(op):  # such an op's bias is its output
+                rows += [(average, REPLICATE, inputs) for average, _, inputs in averages]
+            rows.append((averages[0][0], averages[0][0], whole))
+        return [[output, entry, *inputs, *_out(output, kwargs)] for output, entry, inputs in rows]
 
     def __str__(self) -> str:
         return f"biased({self.equation})"
@@ -55,7 +67,7 @@ def addmv_rows(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[l
     torch 2.13; the tests of this plugin check that it is still so.
     """
     bias, mat, _ = _operands(args, kwargs)
-    rows = Biased("mk,k->m")(op, args, kwargs)
+    rows = Biased("mk,k->m", averages=True)(op, args, kwargs)
     if bias.shape and (_is_one(mat.shape[0]) or not _is_one(bias.shape[0])):
         return rows
     return [row for row in rows if not any(isinstance(p, ShardingPlaceholder) for p in row)]

@@ -54,7 +54,7 @@ STRATEGIES = (
     ),
     SingleDimStrategy(
         ["aten.addbmm.default", "aten.addbmm.out", "aten.addbmm_.default"],
-        Biased("bmk,bkn->mn"),
+        Biased("bmk,bkn->mn", averages=True),
         schema_info=_NO_SCALARS,
         allow_unbacked_sharding=True,
     ),
@@ -72,7 +72,7 @@ STRATEGIES = (
     ),
     SingleDimStrategy(
         ["aten.addr.default", "aten.addr.out", "aten.addr_.default"],
-        Biased("m,n->mn"),
+        Biased("m,n->mn", averages=True),
         schema_info=_NO_SCALARS,
         allow_unbacked_sharding=True,
     ),
