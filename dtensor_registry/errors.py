@@ -20,7 +20,14 @@ class RegistryError(Exception):
 
     Errors can be pickled and copied, since pools of processes send them: the message and the
     fields travel, whatever the arguments of a subclass are.
+
+    Attributes:
+        problem: what is wrong; the message, or the part of it that no other field has.
     """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.args), dict(self.__dict__)
@@ -44,15 +51,15 @@ class NotationError(RegistryError, ValueError):
     """
 
     def __init__(self, text: str, position: int, problem: str, advice: str = "") -> None:
-        self.text = text
-        self.position = position
-        self.problem = problem
         # One line, whatever it was written on, so that the caret finds its character.
         line = "".join(" " if character.isspace() else character for character in text)
         told = f"\n  {advice}" if advice else ""
         super().__init__(
             f"{problem}, at position {position}:\n    {line}\n    {' ' * position}^{told}"
         )
+        self.text = text
+        self.position = position
+        self.problem = problem
 
 
 class PlacementSyntaxError(NotationError):
@@ -63,16 +70,14 @@ class SettingsError(RegistryError, ValueError):
     """A setting is unknown or has a value that cannot be used.
 
     Attributes:
-        problem: the message.
         places: the files, environment variables and arguments at fault, where they are known.
         keys: the settings at fault, such as `fallback.mode`.
     """
 
     def __init__(self, problem: str, places: Sequence[str] = (), keys: Sequence[str] = ()) -> None:
-        self.problem = problem
+        super().__init__(problem)
         self.places = tuple(places)
         self.keys = tuple(keys)
-        super().__init__(problem)
 
 
 class LockFileError(SettingsError):
@@ -87,10 +92,6 @@ class LockFileError(SettingsError):
 
 class InvalidContributionError(RegistryError, TypeError):
     """A strategy object was built from parts that cannot make one."""
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
 
 
 class PluginError(RegistryError):
@@ -123,9 +124,9 @@ class RequiredPluginError(RegistryError):
     """The settings require a distribution that is missing, too old or switched off."""
 
     def __init__(self, requirement: str, problem: str, command: str) -> None:
+        super().__init__(f"the settings require {requirement!r}, but {problem}.\n  {command}")
         self.requirement = requirement
         self.problem = problem
-        super().__init__(f"the settings require {requirement!r}, but {problem}.\n  {command}")
 
 
 class ConflictingStrategiesError(RegistryError):
@@ -151,17 +152,17 @@ class RuleError(RegistryError, RuntimeError):
     def __init__(
         self, op: str, plugin: str, owner: str, problem: str, row: str | None = None
     ) -> None:
-        self.op = op
-        self.plugin = plugin
-        self.owner = owner
-        self.problem = problem
-        self.row = row
         evidence = f"\n  row:  {row}" if row is not None else ""
         super().__init__(
             f"the sharding rule for {op} is wrong: {problem}\n  rule of {owner}{evidence}\n"
             f"  A row lists one placement per tensor output, then one per tensor input in schema"
             f" order.\n  Until it is mended:  {switch_off(plugin, op)}"
         )
+        self.op = op
+        self.plugin = plugin
+        self.owner = owner
+        self.problem = problem
+        self.row = row
 
 
 class NoValidRowError(RegistryError, RuntimeError):
@@ -209,10 +210,6 @@ class InPlacePlacementError(NoValidRowError):
 class AskedError(RegistryError, ValueError):
     """What is asked for makes no call: no such op, no such dtype, arguments it does not take."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
-
 
 class MissingPackageError(RegistryError, ImportError):
     """Something needs a package that is not installed; it comes with an extra of ours."""
@@ -251,17 +248,9 @@ class UnsupportedTorchError(RegistryError):
 class DerivationError(RegistryError):
     """No rule can be derived from a reference: it cannot be traced, or is not like its op."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
-
 
 class InstallError(RegistryError):
     """The state of the process does not allow the change that was asked for."""
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
 
 
 class MisfitError(InstallError):

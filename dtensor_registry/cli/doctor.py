@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import argparse
-
-from pydantic import BaseModel, ConfigDict
+from dataclasses import dataclass
 
 from dtensor_registry.cli.command import FINE, PROBLEM, Command
 from dtensor_registry.cli.output import print_json, print_lines
-from dtensor_registry.diagnosis import Checkup, State, doctor
+from dtensor_registry.diagnosis import doctor
+from dtensor_registry.diagnosis.findings import Check, State
 from dtensor_registry.settings import read_settings
 
 
-class CheckRow(BaseModel):
-    """One thing that was looked at, as `Check` has it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    about: str
-    state: State
-    told: str
-    details: tuple[str, ...]
-    next_step: str
-
-
-class DoctorReport(BaseModel):
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
     """What `doctor --json` prints.
 
     Attributes:
@@ -32,10 +21,8 @@ class DoctorReport(BaseModel):
         checks: in the order in which one rests on the other.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     state: State
-    checks: tuple[CheckRow, ...]
+    checks: tuple[Check, ...]
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -49,26 +36,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     checkup = doctor(read_settings(), corrections=arguments.corrections)
     if arguments.json:
-        print_json(_report(checkup))
+        print_json(DoctorReport(checkup.state, checkup.checks))
     else:
         print_lines(str(checkup))
     return PROBLEM if checkup.state == "fail" else FINE
-
-
-def _report(checkup: Checkup) -> DoctorReport:
-    return DoctorReport(
-        state=checkup.state,
-        checks=tuple(
-            CheckRow(
-                about=check.about,
-                state=check.state,
-                told=check.told,
-                details=check.details,
-                next_step=check.next_step,
-            )
-            for check in checkup.checks
-        ),
-    )
 
 
 DOCTOR = Command(

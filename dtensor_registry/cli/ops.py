@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Iterable
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 
 from pydantic import BaseModel, ConfigDict
@@ -193,12 +194,7 @@ def _fallback_row(fallback: Fallback) -> FallbackRow:
 
 
 def _origin(origin: Origin) -> dict[str, str]:
-    return {
-        "plugin": origin.plugin,
-        "distribution": origin.distribution,
-        "version": origin.version,
-        "source": str(origin.source),
-    }
+    return asdict(origin) | {"source": str(origin.source)}
 
 
 def _rule_name(rule: Rule) -> str:

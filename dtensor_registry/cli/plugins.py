@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from pydantic import BaseModel, ConfigDict
 
@@ -109,15 +110,7 @@ def _count(plugin: Plugin, offers: Iterable[Contribution | Fallback]) -> int:
 
 
 def _row(plugin: Plugin, **counts: int | None) -> PluginRow:
-    return PluginRow(
-        name=plugin.name,
-        distribution=plugin.distribution,
-        version=plugin.version,
-        module=plugin.module,
-        state=plugin.state,
-        reason=plugin.reason,
-        **counts,
-    )
+    return PluginRow.model_validate(asdict(plugin) | counts)
 
 
 def _print(report: PluginsReport, with_counts: bool) -> None:

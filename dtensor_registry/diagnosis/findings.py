@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pydantic import ConfigDict
+
 State: TypeAlias = Literal["ok", "warn", "fail"]
 """`warn`: it works, and may not be what is meant. `fail`: it does not work."""
 
@@ -23,10 +25,6 @@ class Check:
         told: what was found, in one line.
         details: what that is made of.
         next_step: what to do; empty if nothing.
-
-    >>> print(Check("torch", "warn", "2.12.0", next_step="use 2.13.0"))
-    warn  torch          2.12.0
-            next:  use 2.13.0
     """
 
     about: str
@@ -35,7 +33,16 @@ class Check:
     details: tuple[str, ...] = ()
     next_step: str = ""
 
+    # What is printed has every field.
+    __pydantic_config__ = ConfigDict(json_schema_serialization_defaults_required=True)
+
     def __str__(self) -> str:
+        """Print it, with what to do.
+
+        >>> print(Check("torch", "warn", "2.12.0", next_step="use 2.13.0"))
+        warn  torch          2.12.0
+                next:  use 2.13.0
+        """
         shown = list(self.details[:SHOWN])
         if len(self.details) > SHOWN:
             shown.append(f"... {len(self.details) - SHOWN} more")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from dtensor_registry.discovery import LOCAL, Contribution, Discovery, Origin, PluginWarning
@@ -48,12 +47,7 @@ class Registration:
     def __enter__(self) -> Registration:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.undo()
 
 

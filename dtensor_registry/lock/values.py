@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pydantic import ConfigDict
+
 Format: TypeAlias = Literal["dtensor-registry lock, format 2"]
 FORMAT: Format = "dtensor-registry lock, format 2"
 """What says that a file is a lock, and of which format."""
@@ -72,6 +74,9 @@ class Lock:
     ground: Mapping[str, str]
     ops: tuple[LockedOp, ...]
     format: Format = FORMAT
+
+    # What is printed has every field.
+    __pydantic_config__ = ConfigDict(json_schema_serialization_defaults_required=True)
 
     def __post_init__(self) -> None:
         twice = [op for op, count in Counter(op.op for op in self.ops).items() if count > 1]

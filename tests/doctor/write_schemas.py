@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from dtensor_registry.cli.doctor import DoctorReport
 from dtensor_registry_kit.commands.new import NewReport
 
@@ -13,5 +15,5 @@ REPORTS = {"doctor": DoctorReport, "new": NewReport}
 
 if __name__ == "__main__":
     for name, report in REPORTS.items():
-        schema = report.model_json_schema(mode="serialization")
+        schema = TypeAdapter(report).json_schema(mode="serialization")
         (DOCS / f"{name}.schema.json").write_text(json.dumps(schema, indent=2) + "\n", "utf-8")
