@@ -226,10 +226,10 @@ class MissingPackageError(RegistryError, ImportError):
 class UnavailableCommandError(RegistryError):
     """A command cannot be run: who adds it is not installed, or it cannot be loaded."""
 
-    def __init__(self, command: str, reason: str, advice: str) -> None:
-        self.command = command
+    def __init__(self, name: str, reason: str, advice: str) -> None:
+        self.name = name
         self.reason = reason
-        super().__init__(f"the command {command!r} cannot be used: {reason}\n  {advice}")
+        super().__init__(f"the command {name!r} cannot be used: {reason}\n  {advice}")
 
 
 class UnsupportedTorchError(RegistryError):
