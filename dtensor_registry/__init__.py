@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dtensor_registry.auditing import audit
     from dtensor_registry.diagnosis import Checkup, doctor
+    from dtensor_registry.explanation.explain import explain
     from dtensor_registry.hookspecs import hookimpl
     from dtensor_registry.installation import (
         Installation,
         OpStrategyPack,
-        audit,
-        explain,
         implicit_strategy_context,
         install,
         register_single_dim_strategy,
@@ -100,7 +100,16 @@ __all__ = [
 ]
 
 
-_HOMES = ("hookspecs", "placements", "rules", "settings", "diagnosis", "installation")
+_HOMES = (
+    "hookspecs",
+    "placements",
+    "rules",
+    "settings",
+    "diagnosis",
+    "installation",
+    "auditing",
+    "explanation.explain",
+)
 """Modules that have the names, those that need torch last."""
 _MOVED = {"derive": "from dtensor_registry_kit import derive"}
 

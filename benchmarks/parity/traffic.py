@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry._torch.auditing.collectives import bytes_put_in, collective
+from dtensor_registry.torch_runtime.collectives import bytes_put_in, collective
 
 
 class Traffic(TorchDispatchMode):

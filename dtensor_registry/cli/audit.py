@@ -21,12 +21,12 @@ from dtensor_registry.cli.output import (
 from dtensor_registry.cli.output_file import check_destination
 from dtensor_registry.cli.pages import render, write_page
 from dtensor_registry.errors import NotationError, SettingsError
-from dtensor_registry.explanation import AskedMesh, parse_mesh
+from dtensor_registry.mesh_sizes import MeshSizes, parse_mesh
 from dtensor_registry.settings import read_settings
 
 if TYPE_CHECKING:
-    from dtensor_registry._torch.auditing.program import ProgramAudit
-    from dtensor_registry._torch.auditing.rows import AuditRow
+    from dtensor_registry.auditing.program import ProgramAudit
+    from dtensor_registry.auditing.rows import AuditRow
 
 STYLES = {"nobody": "red"}
 """Colours of deciders."""
@@ -108,7 +108,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page as well")
 
 
-def _mesh(text: str) -> AskedMesh:
+def _mesh(text: str) -> MeshSizes:
     try:
         return parse_mesh(text)
     except NotationError as error:
@@ -122,7 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         check_destination(arguments.html, "--html")
     # Here, since importing it imports torch, which `plugins` and `--help` must not.
-    from dtensor_registry._torch.auditing.program import audit_program
+    from dtensor_registry.auditing.program import audit_program
     from dtensor_registry.installation import install
 
     with without_plugin_warnings(), install(settings) if arguments.install else nullcontext():
@@ -138,7 +138,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return PROBLEM if report.lacking or report.stopped else FINE
 
 
-def _report(program: str, mesh: AskedMesh, audited: ProgramAudit) -> AuditReport:
+def _report(program: str, mesh: MeshSizes, audited: ProgramAudit) -> AuditReport:
     return AuditReport(
         program=program,
         mesh=str(mesh),
@@ -180,7 +180,7 @@ def title(report: AuditReport) -> str:
 
 
 def _print(report: AuditReport, audited: ProgramAudit) -> None:
-    from dtensor_registry._torch.auditing.rows import COLUMNS, write_sum
+    from dtensor_registry.auditing.rows import COLUMNS, write_sum
 
     print_lines(title(report), "")
     if audited.rows:

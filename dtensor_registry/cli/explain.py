@@ -73,8 +73,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _explain(arguments: argparse.Namespace) -> Explanation:
     # Here, since importing them imports torch, which `--help` must not.
-    from dtensor_registry._torch.explaining.explain import Wanted
-    from dtensor_registry.installation.explaining import explain_arguments
+    from dtensor_registry.explanation.describe import Wanted
+    from dtensor_registry.explanation.explain import explain_arguments
 
     given = [parse_argument(text) for text in arguments.inputs]
     for module in arguments.modules:

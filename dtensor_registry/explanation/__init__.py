@@ -1,13 +1,11 @@
 """Why a call is sharded as it is, as a value, and the notation in which it is asked for."""
 
-from dtensor_registry.explanation.asked import (
+from dtensor_registry.explanation.notation import (
     AskedChoice,
-    AskedMesh,
     AskedTensor,
     is_tensor_text,
     parse_argument,
     parse_choice,
-    parse_mesh,
     parse_tensor,
 )
 from dtensor_registry.explanation.values import (
@@ -26,7 +24,6 @@ from dtensor_registry.explanation.values import (
 
 __all__ = [
     "AskedChoice",
-    "AskedMesh",
     "AskedTensor",
     "Choice",
     "Explanation",
@@ -42,6 +39,5 @@ __all__ = [
     "is_tensor_text",
     "parse_argument",
     "parse_choice",
-    "parse_mesh",
     "parse_tensor",
 ]

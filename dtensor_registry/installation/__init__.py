@@ -1,23 +1,16 @@
 """Put strategies in force in this process, and take them out again exactly."""
 
-from dtensor_registry._torch.audit import Audit, audit
-from dtensor_registry._torch.auditing.rows import AuditRow
 from dtensor_registry.installation.context import OpStrategyPack, implicit_strategy_context
-from dtensor_registry.installation.explaining import explain
 from dtensor_registry.installation.installer import Installation, install
 from dtensor_registry.installation.registration import Registration, register_single_dim_strategy
 from dtensor_registry.torch_patch.fallback import FallbackWarning
 from dtensor_registry.torch_patch.replicate import replicate_op_strategy
 
 __all__ = [
-    "Audit",
-    "AuditRow",
     "FallbackWarning",
     "Installation",
     "OpStrategyPack",
     "Registration",
-    "audit",
-    "explain",
     "implicit_strategy_context",
     "install",
     "register_single_dim_strategy",

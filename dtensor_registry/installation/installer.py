@@ -169,7 +169,7 @@ class Installation:
             why_not: choices to ask about.
             kwargs: arguments by name.
         """
-        from dtensor_registry.installation.explaining import explain_arguments, wanted
+        from dtensor_registry.explanation.explain import explain_arguments, wanted
 
         self.hold()
         try:

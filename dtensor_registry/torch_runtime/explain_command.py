@@ -10,7 +10,7 @@ import torch
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, TupleStrategy
 
-from dtensor_registry.explanation import AskedMesh
+from dtensor_registry.mesh_sizes import MeshSizes
 from dtensor_registry.placements import show_placements
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
 
@@ -66,7 +66,7 @@ def command_for(schema: OpSchema) -> str:
     words = ["dtensor-registry", "explain", str(schema.op), *given]
     if meshes:
         mesh = meshes[0]
-        words += ["--mesh", str(AskedMesh(tuple(mesh.shape), mesh.mesh_dim_names))]
+        words += ["--mesh", str(MeshSizes(tuple(mesh.shape), mesh.mesh_dim_names))]
     return shlex.join(words)
 
 

@@ -11,9 +11,10 @@ from types import FrameType
 
 import torch
 
+from dtensor_registry import errors
 from dtensor_registry.rules.strategy import SourceLine
 
-_HOST = Path(__file__).parents[2]
+_HOST = Path(errors.__file__).parent
 _LIBRARIES = (f"{Path(str(torch.__file__)).parent}/", f"{_HOST}/")
 _STDLIB = f"{sysconfig.get_path('stdlib')}/"
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib"))

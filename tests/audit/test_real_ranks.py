@@ -13,7 +13,7 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 
 import dtensor_registry as dr
-from dtensor_registry._torch.auditing.program import audit_program
+from dtensor_registry.auditing.program import audit_program
 
 
 def run_real(program: str) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from dtensor_registry._torch.audit import Audit, Recorder
-from dtensor_registry._torch.auditing.fakes import MAX_COMPUTED, fake_tensors
-from dtensor_registry._torch.auditing.world import fake_world
+from dtensor_registry.auditing.record import Audit
 from dtensor_registry.errors import InstallError
+from dtensor_registry.torch_fake.tensors import MAX_COMPUTED, fake_tensors
+from dtensor_registry.torch_fake.world import fake_world
+from dtensor_registry.torch_patch.watch import Watch
 
 
 @pytest.mark.parametrize("backend", ["gloo", "nccl", "cpu:gloo,cuda:nccl", None])
@@ -222,11 +223,11 @@ def local_of_a_dtensor(known: torch.Tensor, unknown: torch.Tensor) -> None:
 def test_a_known_tensor_that_is_written_to_from_elsewhere_is_known_no_more(
     write: Any, reads: list[int]
 ) -> None:
-    recorder = Recorder(Audit())
+    watch = Watch(Audit().enter)
     with (
         fake_world(2),
-        fake_tensors(lambda: recorder.is_inside_op, lambda: reads.append(1)),
-        recorder,
+        fake_tensors(lambda: watch.is_inside_op, lambda: reads.append(1)),
+        watch,
     ):
         dist.init_process_group("gloo")
         known, unknown = torch.zeros(2), torch.zeros(MAX_COMPUTED)[:2]

@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from dtensor_registry.errors import NotationError
-from dtensor_registry.explanation import (
-    AskedMesh,
-    AskedTensor,
-    parse_argument,
-    parse_choice,
-    parse_mesh,
-    parse_tensor,
-)
+from dtensor_registry.explanation import AskedTensor, parse_argument, parse_choice, parse_tensor
+from dtensor_registry.mesh_sizes import MeshSizes, parse_mesh
 from dtensor_registry.placements import REPLICATE, Partial, Shard, StridedShard
 
 S0, S1, R = Shard(0), Shard(1), REPLICATE
@@ -66,12 +60,12 @@ def test_arguments(text: str, name: str | None, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "mesh"),
     [
-        ("8", AskedMesh((8,))),
-        ("2x4", AskedMesh((2, 4))),
-        ("dp=2,tp=4", AskedMesh((2, 4), ("dp", "tp"))),
+        ("8", MeshSizes((8,))),
+        ("2x4", MeshSizes((2, 4))),
+        ("dp=2,tp=4", MeshSizes((2, 4), ("dp", "tp"))),
     ],
 )
-def test_meshes(text: str, mesh: AskedMesh) -> None:
+def test_meshes(text: str, mesh: MeshSizes) -> None:
     assert parse_mesh(text) == mesh
     assert str(mesh) == text
 

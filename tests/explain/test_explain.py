@@ -17,7 +17,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import dtensor_registry as dr
-from dtensor_registry._torch.explaining import listing
 from dtensor_registry.cli import main
 from dtensor_registry.errors import (
     AskedError,
@@ -26,7 +25,7 @@ from dtensor_registry.errors import (
     NotationError,
     NoValidRowError,
 )
-from dtensor_registry.explanation import Explanation
+from dtensor_registry.explanation import Explanation, listing
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry_kit.simulation.mesh import simulated_mesh
 from tests.conftest import PLUGINS_FIRST

@@ -1,4 +1,4 @@
-"""Outside `dtensor_registry/_torch/`, ruff stops private torch API."""
+"""Outside the three rooms of the host, ruff stops private torch API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch.distributed.tensor
 
 OPEN = [
-    "dtensor_registry/_torch/planted.py",
+    "dtensor_registry/torch_runtime/planted.py",
     "kit/src/dtensor_registry_kit/torch_private.py",
     "tests/planted.py",
 ]

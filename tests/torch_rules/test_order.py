@@ -15,8 +15,8 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
-from dtensor_registry._torch.audit import owner
 from dtensor_registry.cli import main
+from dtensor_registry.torch_patch.owner import owner
 from dtensor_registry.torch_patch.table_patcher import has_rule
 from dtensor_registry.torch_runtime.dispatcher import dispatcher
 from dtensor_registry.torch_runtime.ops import find_op

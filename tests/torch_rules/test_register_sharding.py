@@ -13,9 +13,9 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.distributed.tensor.experimental import register_sharding
 
 import dtensor_registry as dr
-from dtensor_registry._torch.audit import owner
 from dtensor_registry.errors import BrokenPluginsError
 from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.owner import owner
 from dtensor_registry.torch_patch.table_patcher import table_of
 from dtensor_registry.torch_patch.third_party import overwritten, strangers
 from dtensor_registry.torch_runtime.compat import TABLES

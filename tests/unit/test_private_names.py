@@ -25,10 +25,10 @@ from dtensor_registry.torch_runtime.compat import SURFACE, TABLES, TOOLS, Privat
 HOST = Path(dtensor_registry.__file__).parent
 FILES = sorted(HOST.rglob("*.py"))
 # A tool may use what the host stands on, but a job must not hang on what a tool uses.
-TOOL_FOLDERS = ("auditing", "checking", "explaining")
+TOOL_FOLDERS = ("auditing", "explanation", "torch_fake")
 TOOL_FILES = ("source_lines.py",)
 # Where private names of torch may be read.
-PRIVATE_FOLDERS = {"_torch", "torch_patch", "torch_runtime"}
+PRIVATE_FOLDERS = {"explanation", "torch_fake", "torch_patch", "torch_runtime"}
 # torch's database of samples is a part that may be missing; its own module says so.
 OPTIONAL = {
     "torch.testing._internal.common_methods_invocations",

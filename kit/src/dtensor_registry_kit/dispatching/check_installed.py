@@ -12,8 +12,8 @@ from typing import Any
 
 from torch.distributed.device_mesh import DeviceMesh
 
-from dtensor_registry._torch.audit import owner
 from dtensor_registry.rules import Rule
+from dtensor_registry.torch_patch.owner import owner
 from dtensor_registry_kit.dispatching.compare_call import Wanted, chosen, compare_call, wanted_of
 from dtensor_registry_kit.dispatching.input_placements import (
     InputPlacements,

@@ -12,10 +12,10 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from dtensor_registry._torch.audit import audit
 from dtensor_registry.errors import RegistryError, RuleError
 from dtensor_registry.placements import REPLICATE, Partial, StridedShard
 from dtensor_registry.rules.metadata import fill
+from dtensor_registry.torch_patch.watch import OpRun, watching
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
 from dtensor_registry_kit.dispatching.input_placements import InputPlacements
 from dtensor_registry_kit.judging.backward import gradients
@@ -145,15 +145,16 @@ def is_refusal(error: Exception) -> bool:
 def chosen(whole: ReferenceRun, start: InputPlacements, mesh: DeviceMesh, seed: int) -> str:
     """Make a call once more, to see what the expansion chooses: `outputs <- inputs`."""
     pieces = _pieces(whole, start, mesh, seed)
+    ran: list[OpRun] = []
     try:
         with torch.inference_mode(is_composite(whole.op)), torch.no_grad():
             args, kwargs = fill(whole.args, whole.kwargs, _placed(whole, pieces, start, mesh))
-            with audit() as record:
+            with watching(ran.append):
                 whole.op(*args, **kwargs)
     except Exception:
         return "nothing that runs"
-    rows = (row for row in record.rows if row.op == str(whole.op))
-    return next((" | ".join(islice(row.placements, 3)) for row in rows), "nothing")
+    choices = dict.fromkeys(run.choice for run in ran if run.op == str(whole.op))
+    return " | ".join(islice(choices, 3)) or "nothing"
 
 
 def _pieces(

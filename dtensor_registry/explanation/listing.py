@@ -12,8 +12,8 @@ from typing import Any
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy
 
-from dtensor_registry._torch.explaining.dispatched import Dispatched
 from dtensor_registry.errors import RuleError
+from dtensor_registry.explanation.dispatched import Dispatched
 from dtensor_registry.placements import Placements
 from dtensor_registry.planner import Candidate, candidates, objection, shard_kinds
 from dtensor_registry.planner.problem import Problem, combine

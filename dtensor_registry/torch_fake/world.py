@@ -26,8 +26,8 @@ from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d
 from torch.distributed.tensor import _random
 
-from dtensor_registry._torch.auditing import gpus
 from dtensor_registry.errors import InstallError
+from dtensor_registry.torch_fake import gpus
 from dtensor_registry.torch_patch import cache_invalidation
 
 MASTER_PORT = "29500"

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from dtensor_registry.rules.strategy import SourceLine
-
-Kind: TypeAlias = Literal["none", "fallback", "plugin", "decomposition", "torch", "program"]
-"""Who decided: nobody, a fallback, a plugin (or a context, or this process), torch from what the
-op is made of, torch's own rule or handler, or the program that moved a tensor by itself."""
+from dtensor_registry.torch_patch.owner import Kind
 
 KINDS: tuple[Kind, ...] = ("none", "fallback", "plugin", "decomposition", "torch", "program")
 """All kinds; ops that need a rule come first."""

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from dtensor_registry._torch.audit import Audit, Recorder
-from dtensor_registry._torch.auditing.fakes import fake_tensors, results_of_whole
-from dtensor_registry._torch.auditing.rows import AuditRow
-from dtensor_registry._torch.auditing.world import fake_world
+from dtensor_registry.auditing.record import Audit
+from dtensor_registry.auditing.rows import AuditRow
 from dtensor_registry.errors import SettingsError
 from dtensor_registry.rules.strategy import SourceLine
+from dtensor_registry.torch_fake.tensors import fake_tensors, results_of_whole
+from dtensor_registry.torch_fake.world import fake_world
 from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.watch import Watch
 from dtensor_registry.torch_runtime.source_lines import is_program
 
 Run = Callable[[], Any]
@@ -67,10 +68,10 @@ def audit_program(target: str, arguments: Sequence[str], ranks: int) -> ProgramA
     prepare = _find(target)
     made_up: Counter[str] = Counter()
     record = Audit()
-    recorder = Recorder(record, results_of_whole)
+    watch = Watch(record.enter, results_of_whole)
 
     def note() -> None:
-        made_up[str(recorder.lines.here()[0] or "?")] += 1
+        made_up[str(watch.lines.here()[0] or "?")] += 1
 
     with (
         fake_world(ranks),
@@ -79,9 +80,9 @@ def audit_program(target: str, arguments: Sequence[str], ranks: int) -> ProgramA
         redirect_stdout(sys.stderr),
     ):
         run = prepare()
-        with fake_tensors(lambda: recorder.is_inside_op, note), recorder:
+        with fake_tensors(lambda: watch.is_inside_op, note), watch:
             stopped = _reason_to_stop(run)
-    return ProgramAudit(record.rows, stopped, dict(sorted(made_up.items())), recorder.is_hosted)
+    return ProgramAudit(record.rows, stopped, dict(sorted(made_up.items())), watch.is_hosted)
 
 
 def _find(target: str) -> Callable[[], Run]:

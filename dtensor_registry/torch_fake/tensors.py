@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry._torch.auditing.gpus import on_cpu_instead
+from dtensor_registry.torch_fake.gpus import on_cpu_instead
 from dtensor_registry.torch_runtime import execute
 from dtensor_registry.torch_runtime.arguments import read_arguments
 from dtensor_registry.torch_runtime.execute import Plan, waits_for_shapes

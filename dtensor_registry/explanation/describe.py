@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,19 +13,20 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry._torch.audit import NOBODY, owner
-from dtensor_registry._torch.explaining.asked_call import AskedCall
-from dtensor_registry._torch.explaining.dispatched import Dispatched, dispatch, reason_of
-from dtensor_registry._torch.explaining.listing import Listing, list_choices
-from dtensor_registry._torch.explaining.moves import choice_of, mesh_dims_of
-from dtensor_registry._torch.explaining.providers import Known, providers_of
-from dtensor_registry._torch.explaining.stage import piece_of
-from dtensor_registry._torch.explaining.why_not import why_not
 from dtensor_registry.explanation import Choice, Explanation, Part, Piece, Rejected, TensorShown
+from dtensor_registry.explanation.dispatched import Dispatched, dispatch, reason_of
+from dtensor_registry.explanation.listing import Listing, list_choices
+from dtensor_registry.explanation.moves import choice_of, mesh_dims_of
+from dtensor_registry.explanation.providers import Known, providers_of
+from dtensor_registry.explanation.query import AskedCall
+from dtensor_registry.explanation.why_not import why_not
 from dtensor_registry.placements import REPLICATE
+from dtensor_registry.torch_fake.dispatch import piece_of
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
 from dtensor_registry.torch_patch.dispatch_hooks import specs_in
 from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.owner import NOBODY, owner
+from dtensor_registry.torch_patch.watch import OpRun
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
 from dtensor_registry.torch_runtime.decomposition import is_composite
 from dtensor_registry.torch_runtime.explain_command import dtype_name
@@ -84,7 +86,6 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
         why_not(text, listing, chosen if own or not listing.specs else None, names, call.mesh.ndim)
         for text in wanted.questions
     ]
-    ran = [row for row in dispatched.rows if row.op != str(call.op)]
     counted = listing.problem is None or listing.valid or listing.invalid
     return Explanation(
         op=str(call.op),
@@ -115,8 +116,8 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
             for at, spec in enumerate(dispatched.outputs or ())
             if spec is not None
         ),
-        collectives=_sum(row.collectives for row in dispatched.rows),
-        parts=tuple(Part(row.op, row.calls, row.decided_by, row.placements) for row in ran),
+        collectives=_collectives(dispatched.ran),
+        parts=_parts(run for run in dispatched.ran if run.op != str(call.op)),
         executed=dispatched.executed,
         error=None if dispatched.error is None else reason_of(dispatched.error),
         notes=tuple(_notes(dispatched, listing)),
@@ -224,9 +225,19 @@ def _notes(dispatched: Dispatched, listing: Listing) -> Iterable[str]:
         yield " ".join(warning.split())
 
 
-def _sum(tallies: Iterable[Any]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for tally in tallies:
-        for name, count in tally.items():
-            total[name] = total.get(name, 0) + count
-    return total
+def _collectives(ran: Iterable[OpRun]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for run in ran:
+        total.update(run.collectives)
+    return dict(sorted(total.items()))
+
+
+def _parts(ran: Iterable[OpRun]) -> tuple[Part, ...]:
+    """Sum up the other ops, in the order in which each ran first."""
+    choices: dict[tuple[str, str], list[str]] = {}
+    for run in ran:
+        choices.setdefault((run.op, run.decided_by), []).append(run.choice)
+    return tuple(
+        Part(op, len(made), by, tuple(dict.fromkeys(filter(None, made))))
+        for (op, by), made in choices.items()
+    )

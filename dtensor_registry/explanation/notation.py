@@ -1,9 +1,8 @@
-"""The notation in which a call is asked for: tensors, other arguments, a mesh, a choice.
+"""The notation in which a call is asked for: tensors, other arguments, a choice.
 
 f32[4096,1024]@S(0),R            a tensor: dtype, shape, a placement per mesh dim
 [f32[8]@S(0), f32[8]@R]          a list of tensors; None may be in it
 alpha=2                          an argument by name; values are Python literals
-2x4   dp=2,tp=4                  a mesh
 S(0),R; R,S(1) -> S(0),S(1)      a choice: inputs, then outputs, tensors apart by `;`
 (S(0), S(1)) <- (S(0), R), (R, S(1))     the same, as choices print
 """
@@ -18,6 +17,7 @@ from math import prod
 from typing import Any
 
 from dtensor_registry.errors import NotationError, PlacementSyntaxError
+from dtensor_registry.mesh_sizes import read_number
 from dtensor_registry.placements import (
     Placement,
     Placements,
@@ -31,10 +31,6 @@ _NAMED = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*=(?!=)")
 _TORCH = re.compile(r"torch\.\w+")
 _TOO_LARGE = re.compile(r"\d{19,}")
 _SKIPPED = re.compile(r"\s*\[(?:\s*None\s*,)*")
-_SIZE = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d+)\s*")
-
-MOST_RANKS = 2**20
-"""Ranks that are made up at most."""
 
 MOST_BYTES = 2**63
 """Torch counts the bytes of a tensor below this."""
@@ -60,24 +56,6 @@ class AskedTensor:
         shape = ",".join(map(str, self.shape))
         at = "" if self.placements is None else f"@{show_placements(self.placements)}"
         return f"{self.dtype}[{shape}]{at}".replace(", ", ",")
-
-
-@dataclass(frozen=True, slots=True)
-class AskedMesh:
-    """A mesh as asked for: ranks on each mesh dim, and names where it has them."""
-
-    shape: tuple[int, ...]
-    names: tuple[str, ...] | None = None
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks there are."""
-        return prod(self.shape)
-
-    def __str__(self) -> str:
-        if self.names is None:
-            return "x".join(map(str, self.shape))
-        return ",".join(f"{n}={size}" for n, size in zip(self.names, self.shape, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,36 +125,6 @@ def parse_argument(text: str) -> tuple[str | None, Any]:
         raise NotationError(text, start, "neither a tensor nor a literal", advice) from error
 
 
-def parse_mesh(text: str) -> AskedMesh:
-    """Read a mesh.
-
-    Raises:
-        NotationError: pointing at what does not fit.
-
-    >>> parse_mesh("2x4").shape, parse_mesh("dp=2,tp=4").names
-    ((2, 4), ('dp', 'tp'))
-    """
-    separator = "," if "=" in text else "x"
-    sizes: list[int] = []
-    names: list[str] = []
-    position = 0
-    for part in text.split(separator):
-        match = _SIZE.fullmatch(part)
-        if match is None or bool(match["name"]) != (separator == ","):
-            raise NotationError(text, position, "a mesh is written  2x4  or  dp=2,tp=4")
-        size = _number(match["size"], MOST_RANKS)
-        if size == 0:
-            raise NotationError(text, position, "a mesh dim has one rank or more")
-        sizes.append(size)
-        names += [match["name"]] if match["name"] else []
-        position += len(part) + 1
-    if len(set(names)) != len(names):
-        raise NotationError(text, 0, "two mesh dims have one name")
-    if prod(sizes) > MOST_RANKS:
-        raise NotationError(text, 0, f"a mesh has {MOST_RANKS:,} ranks at most")
-    return AskedMesh(tuple(sizes), tuple(names) or None)
-
-
 def parse_choice(text: str) -> AskedChoice:
     """Read a choice: `inputs -> outputs`, `outputs <- inputs`, or the inputs alone.
 
@@ -230,7 +178,7 @@ def _tensor(text: str, part: str, start: int) -> AskedTensor:
         sizes = []
     if not all(re.fullmatch(r"\d+", size) for size in sizes):
         raise NotationError(text, start + match.start("shape"), "a shape is numbers and commas")
-    shape = tuple(_number(size, MOST_BYTES) for size in sizes)
+    shape = tuple(read_number(size, MOST_BYTES) for size in sizes)
     if prod(max(size, 1) for size in shape) * _LARGEST >= MOST_BYTES:
         raise NotationError(
             text, start + match.start("shape"), "a tensor has less than 2**63 bytes"
@@ -255,11 +203,6 @@ def _placements(text: str, part: str, start: int) -> Placements:
                 problem += ": how many groups a dim holds is said by rules alone"
             raise NotationError(text, start, problem)
     return tuple(p for p in found if not isinstance(p, ShardingPlaceholder))
-
-
-def _number(digits: str, most: int) -> int:
-    """Read a number; of one that is too large, no more than that it is."""
-    return int(digits) if len(digits) <= len(str(most)) else most + 1
 
 
 def _within(placement: Placement, shape: tuple[int, ...], text: str, at: int) -> Placement:

@@ -10,13 +10,14 @@ from typing import Any
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from dtensor_registry._torch.explaining.asked_call import build_call, find_overload, values_of
-from dtensor_registry._torch.explaining.explain import Wanted, explain_call, explain_op
-from dtensor_registry._torch.explaining.stage import look, made_up_mesh
 from dtensor_registry.errors import AskedError, ConflictingStrategiesError
-from dtensor_registry.explanation import Explanation, parse_mesh
+from dtensor_registry.explanation import Explanation
+from dtensor_registry.explanation.describe import Wanted, explain_call, explain_op
+from dtensor_registry.explanation.query import build_call, find_overload, values_of
 from dtensor_registry.installation.installer import Installation, in_force, install_for_a_moment
+from dtensor_registry.mesh_sizes import parse_mesh
 from dtensor_registry.settings import read_settings
+from dtensor_registry.torch_fake.dispatch import look, made_up_mesh
 
 Mesh = str | int | Sequence[int] | DeviceMesh
 """A mesh as asked for: as text, its size, its sizes, or one that exists."""

@@ -21,14 +21,14 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._utils import _compute_local_shape_and_global_offset
 
 from dtensor_registry.errors import InstallError
-from dtensor_registry.explanation import AskedMesh
+from dtensor_registry.mesh_sizes import MeshSizes
 from dtensor_registry.torch_patch.override_stack import LOAN, LOOKING
 
 T = TypeVar("T")
 
 
 @contextmanager
-def made_up_mesh(asked: AskedMesh) -> Iterator[DeviceMesh]:
+def made_up_mesh(asked: MeshSizes) -> Iterator[DeviceMesh]:
     """Make a mesh of the asked size of which this process is rank 0 and which has no others.
 
     Its collectives move nothing: only what has no data may be sent through them.

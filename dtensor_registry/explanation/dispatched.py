@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +13,14 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry._torch.audit import audit
-from dtensor_registry._torch.auditing.rows import AuditRow
-from dtensor_registry._torch.explaining.asked_call import AskedCall, told_by
 from dtensor_registry.errors import RegistryError
+from dtensor_registry.explanation.query import AskedCall, told_by
 from dtensor_registry.explanation.values import Decider
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
 from dtensor_registry.torch_patch.dispatch_hooks import specs_in
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER, has_rule
+from dtensor_registry.torch_patch.watch import OpRun, watching
 from dtensor_registry.torch_runtime.amended import AmendedTorch
 from dtensor_registry.torch_runtime.arguments import read_arguments
 from dtensor_registry.torch_runtime.decide import filters_choices, refusal
@@ -42,7 +41,7 @@ class Dispatched:
         rule: what gave the rows, if rows decided.
         inputs: where each tensor goes; None if torch does not say.
         outputs: what each output is, None for one that is no tensor; None if nothing came out.
-        rows: the ops that ran, and what they communicated.
+        ran: the ops that ran, and what they communicated.
         executed: whether the host runs the op itself.
         reads: whether it came to where it needs data, and went no further.
         error: what was raised, None if the call went through.
@@ -55,7 +54,7 @@ class Dispatched:
     rule: InstalledRule | TorchRule | None
     inputs: tuple[DTensorSpec, ...] | None
     outputs: tuple[DTensorSpec | None, ...] | None
-    rows: tuple[AuditRow, ...]
+    ran: tuple[OpRun, ...]
     executed: bool
     reads: bool
     error: Exception | None
@@ -65,11 +64,12 @@ class Dispatched:
 
 def dispatch(call: AskedCall) -> Dispatched:
     """Run a call as DTensor runs it."""
+    ran: list[OpRun] = []
     result: Any = None
     error: Exception | None = None
     with (
         warnings.catch_warnings(record=True) as said,
-        audit() as record,
+        watching(ran.append),
         torch.no_grad(),
         call.mode,
     ):
@@ -87,7 +87,7 @@ def dispatch(call: AskedCall) -> Dispatched:
     reads = error is not None and waits_for_shapes(error) and _named(error) is None
     if reads:
         error = None  # it came to where it needs data: there is no more to see
-    decider, rule = _decider(call, record.rows, error, executed)
+    decider, rule = _decider(call, ran, error, executed)
     refused = _refusal(rule, schema, executed) if error is None and not reads else None
     if refused is not None:
         decider = "decomposition"
@@ -97,7 +97,7 @@ def dispatch(call: AskedCall) -> Dispatched:
         inputs = _inputs(schema, executor if executed else None, decider)
     told = tuple(dict.fromkeys(str(w.message) for w in said))
     return Dispatched(
-        schema, decider, rule, inputs, outputs, record.rows, executed, reads, error, told, refused
+        schema, decider, rule, inputs, outputs, tuple(ran), executed, reads, error, told, refused
     )
 
 
@@ -134,12 +134,12 @@ def _schema(call: AskedCall) -> OpSchema:
 
 
 def _decider(
-    call: AskedCall, rows: tuple[AuditRow, ...], error: Exception | None, executed: bool
+    call: AskedCall, ran: Sequence[OpRun], error: Exception | None, executed: bool
 ) -> tuple[Decider, InstalledRule | TorchRule | None]:
     op = call.op
     if LEDGER.original(HANDLERS, op) is not None and not executed:
         return "handler", None
-    if is_composite(op) and not any(row.op == str(op) for row in rows):
+    if is_composite(op) and not any(row.op == str(op) for row in ran):
         return "composite", None
     found = LOAN.find(op)
     if found is not None:

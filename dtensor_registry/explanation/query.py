@@ -15,12 +15,12 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from dtensor_registry._torch.explaining.stage import quiet, without_data
 from dtensor_registry.errors import AskedError
 from dtensor_registry.explanation import AskedTensor, is_tensor_text, parse_argument
 from dtensor_registry.placements import REPLICATE
 from dtensor_registry.planner import mixed_partial
 from dtensor_registry.rules.strategy import op_name
+from dtensor_registry.torch_fake.dispatch import quiet, without_data
 from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_runtime.conversion import placements_to_torch
 from dtensor_registry.torch_runtime.decomposition import is_composite
