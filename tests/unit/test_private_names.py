@@ -28,7 +28,7 @@ FILES = sorted(HOST.rglob("*.py"))
 TOOL_FOLDERS = ("auditing", "explanation", "torch_fake")
 TOOL_FILES = ("source_lines.py",)
 # Where private names of torch may be read.
-PRIVATE_FOLDERS = {"explanation", "torch_fake", "torch_patch", "torch_runtime"}
+PRIVATE_FOLDERS = {"torch_fake", "torch_patch", "torch_runtime"}
 # torch's database of samples is a part that may be missing; its own module says so.
 OPTIONAL = {
     "torch.testing._internal.common_methods_invocations",
