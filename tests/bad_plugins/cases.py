@@ -363,10 +363,10 @@ torch itself asks for a decision, it raises another `RuntimeError` from it, whic
 TAIL = """
 Also tested: two distributions under one entry-point name, one module under two entry points, a
 plugin that needs a newer host, a name that settings use for something else
-(`tests/unit/test_broken_plugins.py`), metadata that is missing, no text, or there twice
+(`tests/discovery/test_broken_plugins.py`), metadata that is missing, no text, or there twice
 (`tests/trust/test_broken_metadata.py`), rules that torch would pass over
-(`tests/torch_rules/test_installation.py`), and wrong rows of every kind
-(`tests/torch_rules/test_wrong_rules.py`, `docs/verification.md`).
+(`tests/installation/test_installation.py`), and wrong rows of every kind
+(`tests/torch_runtime/test_wrong_rules.py`, `docs/verification.md`).
 
 ## What is not noticed
 
