@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+_MOVED = (
+    "StrategyConformance",
+    "check",
+    "check_installed",
+    "check_row",
+    "overloads",
+    "simulated_mesh",
+    "torch_rows",
+)
+
 
 def __getattr__(name: str) -> NoReturn:
-    # PEP 562. No AttributeError: of it `from ... import` makes an ImportError of its own words.
-    if name.startswith("__"):
+    # PEP 562. Of an AttributeError `from ... import` makes an ImportError of its own words.
+    if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise ImportError(
         f"dtensor_registry.testing is dtensor_registry_kit now, a distribution of its own.\n"
