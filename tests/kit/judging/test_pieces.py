@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from dtensor_registry_kit.samples.sample import draw
 from dtensor_registry_kit.simulation.distribute import (
     chunk,
     distribute,
+    on_grid,
     reduce_parts,
     split_partial,
 )
@@ -59,6 +62,27 @@ def test_parts_of_a_partial_reduce_to_the_value(
     parts = split_partial(whole, reduce_op, count, generator(0))
     assert all(part.dtype == dtype for part in parts)
     torch.testing.assert_close(reduce_parts(parts, reduce_op), whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex64])
+@pytest.mark.parametrize("size", [0.1, 1.0, 900.0])
+@pytest.mark.parametrize("placements", [["sum"], ["avg"], ["sum", "avg"], ["avg", "sum"]])
+def test_parts_of_values_on_a_grid_reduce_to_them_exactly_in_any_order(
+    placements: list[str], size: float, dtype: torch.dtype
+) -> None:
+    drawn = draw((5, 4), torch.complex128 if dtype.is_complex else torch.float64, 2) * size
+    whole = on_grid(drawn.to(dtype))
+    torch.testing.assert_close(whole, drawn.to(dtype), rtol=0, atol=2e-5 * max(size, 1.0))
+    if len(placements) == 1:
+        parts = split_partial(whole, placements[0], 4, generator(1))
+        assert all(torch.equal(reduce_parts(p, placements[0]), whole) for p in permutations(parts))
+        return
+    outer, inner = placements
+    held = distribute(whole, (Partial(outer), Partial(inner)), (2, 2), generator(1))
+    rows = [reduce_parts(held[:2], inner), reduce_parts(held[2:], inner)]
+    columns = [reduce_parts(held[::2], outer), reduce_parts(held[1::2], outer)]
+    assert torch.equal(reduce_parts(rows, outer), whole)
+    assert torch.equal(reduce_parts(columns, inner), whole)
 
 
 @pytest.mark.parametrize("reduce_op", ["sum", "max", "min", "product"])

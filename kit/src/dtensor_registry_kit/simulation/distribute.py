@@ -5,6 +5,7 @@ Ranks are listed in mesh order, the last mesh dim fastest, as plain local tensor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 
@@ -72,7 +73,8 @@ def split_partial(
     """Draw uneven, sign-mixed parts of `value` that reduce to it.
 
     No part equals the value, so that an op which is not linear (or not monotone, for min and
-    max) in a partial input shows it.
+    max) in a partial input shows it. The sum of parts of what `on_grid` gives is exact, in
+    whatever order they are added; of other values it is rounded.
 
     >>> parts = split_partial(torch.ones(2), "sum", 3, torch.Generator().manual_seed(0))
     >>> torch.allclose(sum(parts), torch.ones(2)), any(torch.equal(p, parts[0]) for p in parts[1:])
@@ -83,7 +85,8 @@ def split_partial(
     if value.dtype.is_complex and reduce_op in ("max", "min"):
         raise NotImplementedError(f"complex numbers have no order, so no P({reduce_op})")
     if reduce_op in ("sum", "avg"):
-        offsets = [_noise(value, rank + 1, generator) for rank in range(count - 1)]
+        noise = (_noise(value, rank + 1, generator) for rank in range(count - 1))
+        offsets = [_rounded(drawn, _step(value)) for drawn in noise]
         if offsets and value.dtype.is_floating_point and value.isinf().any():
             # No number is what infinities of both signs add up to, too. Where there are none
             # they stay away: `nan_to_num` makes numbers of them that hide all others.
@@ -111,6 +114,36 @@ def split_partial(
         noisy = [join(value, _noise(value, rank + 1, generator)) for rank in range(count)]
         return [torch.where(holder == rank, value, part) for rank, part in enumerate(noisy)]
     raise NotImplementedError(f"P({reduce_op}) cannot be simulated")
+
+
+def on_grid(value: torch.Tensor) -> torch.Tensor:
+    """Round values to multiples of a power of two, so that parts of a sum are not rounded.
+
+    Ops that compare (argmax, nonzero, a target of 1 or -1) make much of the last bit. What has
+    fewer bits than float32 has none to spare, and stays as it is.
+
+    >>> parts = split_partial(on_grid(torch.rand(9)), "sum", 3, torch.Generator().manual_seed(0))
+    >>> torch.equal(sum(parts), sum(reversed(parts)))
+    True
+    """
+    return _rounded(value, _step(value))
+
+
+def _step(value: torch.Tensor) -> float | None:
+    """Give the power of two of which sums of parts of a value are multiples."""
+    real = value.dtype.to_real() if value.dtype.is_complex else value.dtype
+    if not real.is_floating_point or real.itemsize < 4:
+        return None
+    # The parts of parts, and what they add up to on the way, are below 32 times the largest.
+    return 2.0 ** (math.ceil(math.log2(_reach(value))) + 5) * torch.finfo(real).eps
+
+
+def _rounded(value: torch.Tensor, step: float | None) -> torch.Tensor:
+    if step is None:
+        return value
+    if value.dtype.is_complex:
+        return torch.view_as_complex(_rounded(torch.view_as_real(value), step))
+    return (value / step).round() * step
 
 
 def _split_bool(
