@@ -104,6 +104,8 @@ def _call_lines(strategy: SingleDimStrategy) -> Iterator[str]:
 
 
 def _shown(shown: Counterexample) -> str:
+    if shown.hangs:
+        return f"{shown} (bare torch never returns)"
     return f"{shown} (bare torch raises)" if shown.raises else str(shown)
 
 

@@ -54,6 +54,7 @@ class Counterexample:
         op: the op, of those of the strategy; empty: each of them.
         because: what goes wrong, where the strategy's rule does not say it itself.
         raises: torch gives no wrong result, but raises, on some rank at least.
+        hangs: torch never gives a result: nobody can try whether it still is so.
         ranks: of the mesh.
         since: the first torch, of those that were tried, that is wrong so.
         until: the last.
@@ -69,6 +70,7 @@ class Counterexample:
     op: str = ""
     because: str = ""
     raises: bool = False
+    hangs: bool = False
     ranks: int = 2
     since: str = "2.13.0"
     until: str = "2.15.0"

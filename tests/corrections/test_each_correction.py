@@ -41,8 +41,8 @@ def test_bare_torch_is_wrong_and_the_corrected_rule_is_right(
 ) -> None:
     overload, mesh = find_op(op), local_mesh(shown.ranks)
     assert overload is not None
-    bare = run_counterexample(overload, shown, mesh)
-    if is_wrong_here(shown):
+    if is_wrong_here(shown) and not shown.hangs:
+        bare = run_counterexample(overload, shown, mesh)
         assert bare.verdict == ("raises" if shown.raises else "wrong"), bare
     with dr.install(only("dtensor-registry-corrections")):
         corrected = run_counterexample(overload, shown, mesh)

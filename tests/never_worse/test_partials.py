@@ -17,6 +17,7 @@ LIKE: dict[str, Program] = {
     "ones_like": torch.ones_like,
     "full_like": lambda x: torch.full_like(x, 8.0),
     "empty_like, filled": lambda x: torch.empty_like(x).fill_(8.0),
+    "empty_like, zeroed": lambda x: torch.empty_like(x).zero_(),
     "fill_ with a number": lambda x: x.fill_(8.0),
     "fill_ with zero": lambda x: x.fill_(0),
     "zero_": lambda x: x.zero_(),

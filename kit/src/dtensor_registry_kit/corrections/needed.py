@@ -57,7 +57,12 @@ def right_without(discovery: Discovery) -> tuple[str, ...]:
 def _right_without(contribution: Contribution, mesh: DeviceMesh) -> Iterator[str]:
     op = find_op(contribution.op)
     for shown in contribution.strategy.shows:
-        if op is None or shown.ranks != mesh.size() or not shown.is_of(contribution.op):
+        if (
+            op is None
+            or shown.hangs
+            or shown.ranks != mesh.size()
+            or not shown.is_of(contribution.op)
+        ):
             continue
         if run_counterexample(op, shown, mesh).verdict == "right":
             yield f"{contribution.op}: {shown} as {shown.row}; {contribution.origin}"

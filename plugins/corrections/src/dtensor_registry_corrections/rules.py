@@ -17,6 +17,7 @@ from dtensor_registry_corrections.losses import MEANS
 from dtensor_registry_corrections.operators import OPERATORS
 from dtensor_registry_corrections.reductions import REDUCTIONS
 from dtensor_registry_corrections.rows import WITHOUT_WRONG_ROWS
+from dtensor_registry_corrections.views import VIEWS
 
 STRATEGIES: tuple[SingleDimStrategy, ...] = (
     *CONVOLUTIONS,
@@ -25,5 +26,6 @@ STRATEGIES: tuple[SingleDimStrategy, ...] = (
     *MEANS,
     *OPERATORS,
     *REDUCTIONS,
+    *VIEWS,
     *WITHOUT_WRONG_ROWS,
 )
