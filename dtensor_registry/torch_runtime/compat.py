@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,250 +93,168 @@ def _has(owner: Any, name: str) -> bool:
     return code is not None and name in code.co_names
 
 
-_TENSOR = "torch.distributed.tensor"
+_WRITTEN = re.compile(
+    r"(?P<path>[\w.]+)(?:\((?P<parameters>.*)\))?"
+    r"(?:: (?P<attributes>.*?))?(?: since (?P<since>.*))?"
+)
 
-SURFACE = (
-    PrivateName("torch._subclasses.fake_tensor", "DataDependentOutputException"),
-    PrivateName("torch._subclasses.fake_tensor", "DynamicOutputShapeException"),
-    PrivateName("torch._subclasses.fake_tensor", "UnsupportedOperatorException"),
-    PrivateName("torch._subclasses.fake_tensor", "unset_fake_temporarily"),
-    PrivateName("torch.fx.experimental.proxy_tensor", "disable_proxy_modes_tracing"),
-    PrivateName("torch._C", "_dispatch_get_all_op_names"),
-    PrivateName("torch._C", "_clear_DTensor_sharding_propagator_cache"),
-    PrivateName("torch._library.custom_ops", "CustomOpDef", attributes=("_init_fn",)),
-    PrivateName("torch._library.custom_ops", "OPDEFS"),
-    PrivateName("torch._C", "DispatchKey"),
-    PrivateName(
-        "torch._C", "FunctionSchema", attributes=("arguments", "name", "overload_name", "returns")
-    ),
-    PrivateName(
-        "torch._C",
-        "Argument",
-        attributes=(
-            "alias_info",
-            "default_value",
-            "has_default_value",
-            "kwarg_only",
-            "name",
-            "type",
-        ),
-    ),
-    PrivateName("torch._C", "_AliasInfo", attributes=("before_set", "is_write")),
-    PrivateName("torch._ops", "OpOverload"),
-    PrivateName("torch", "ops.aten.add_", attributes=("overloads",)),
-    PrivateName(
-        "torch",
-        "ops.aten.add_.Tensor",
-        attributes=("_schema", "name", "namespace", "overloadpacket", "tags"),
-    ),
-    PrivateName("torch.utils._python_dispatch", "TorchDispatchMode"),
-    PrivateName("torch.utils._pytree", "tree_any", ("pred", "tree")),
-    PrivateName("torch.utils._pytree", "tree_leaves", ("tree", "is_leaf")),
-    PrivateName("torch.utils._pytree", "tree_map", ("func", "tree")),
-    PrivateName("torch.compiler", "config", attributes=("_config", "cache_key_tag")),
-    PrivateName(
-        "torch.utils._config_module",
-        "_ConfigEntry",
-        attributes=("default", "env_value_default", "user_override"),
-    ),
-    PrivateName("torch.distributed._local_tensor", "LocalTensor", attributes=("_local_tensors",)),
-    PrivateName("torch.distributed.distributed_c10d", "_get_default_store", ()),
-    PrivateName("torch.distributed.device_mesh", "DeviceMesh._is_current_rank_part_of_mesh"),
-    PrivateName(
-        f"{_TENSOR}._op_schema",
-        "OpInfo",
-        attributes=("args_tree_spec", "flat_args_schema", "local_args", "schema"),
-    ),
-    PrivateName(f"{_TENSOR}._op_schema", "StrategyType"),
-    PrivateName(f"{_TENSOR}", "DTensor", attributes=("_local_tensor", "_spec")),
-    PrivateName(
-        f"{_TENSOR}",
-        "DTensor._op_dispatcher",
-        attributes=("_custom_op_handlers", "_random_ops", "sharding_propagator"),
-    ),
-    PrivateName(
-        f"{_TENSOR}",
-        "DTensor._op_dispatcher.sharding_propagator",
-        attributes=("decomp_strategy", "op_to_shape_and_stride_idx", "propagate_op_sharding"),
-    ),
-    PrivateName(f"{_TENSOR}._collective_utils", "MeshTopoInfo.build_from_mesh", ("mesh",)),
-    PrivateName(
-        f"{_TENSOR}._collective_utils",
-        "MeshTopoInfo",
-        attributes=("mesh_dim_bandwidth", "mesh_dim_devices", "mesh_dim_latency"),
-    ),
-    PrivateName(
-        f"{_TENSOR}._collective_utils", "redistribute_cost", ("current_spec", "target_spec")
-    ),
-    PrivateName(
-        f"{_TENSOR}._sharding_prop",
-        "ShardingPropagator.register_op_strategy",
-        ("self", "op_overload", "strategy_func", "schema_info"),
-    ),
-    PrivateName(
-        f"{_TENSOR}._decompositions",
-        "DecompShardingStrategy._get_candidate_placements",
-        ("op_schema",),
-    ),
-    PrivateName(f"{_TENSOR}._decompositions", "DecompShardingStrategy.has_decomp", ("op",)),
-    PrivateName(
-        f"{_TENSOR}._decompositions",
-        "DecompShardingStrategy.propagate_strategy",
-        ("self", "op_schema"),
-    ),
-    PrivateName(f"{_TENSOR}._decompositions", "PlacementTrackingMode"),
-    PrivateName(
-        f"{_TENSOR}._dispatch",
-        "OpDispatcher._propagate_op_sharding_dispatch_slow_path",
-        ("self", "op_call", "args", "kwargs", "op_info", "try_cache"),
-    ),
-    PrivateName(
-        f"{_TENSOR}._dispatch",
-        "OpDispatcher._dispatch_get_local_results_slow_path",
-        ("self", "op_call", "args", "op_info"),
-    ),
-    PrivateName(
-        f"{_TENSOR}._dispatch", "OpDispatcher.unwrap_to_op_info", ("self", "op_call", "args")
-    ),
-    PrivateName(
-        f"{_TENSOR}._dispatch",
-        "OpDispatcher._unwrap_to_op_info_impl",
-        ("self", "op_call", "args", "kwargs", "create_schema"),
-    ),
-    PrivateName(
-        f"{_TENSOR}._dispatch",
-        "OpDispatcher.redistribute_local_args",
-        ("op_info", "suggested_input_schema"),
-    ),
-    PrivateName(
-        f"{_TENSOR}._dtensor_spec",
-        "DTensorSpec",
-        ("mesh", "placements", "tensor_meta"),
-        attributes=(
-            "_convert_shard_order_to_StridedShard",
-            "format_shard_order_str",
-            "is_default_device_order",
-            "is_replicated",
-            "shape",
-            "shard_order",
-            "stride",
-        ),
-    ),
-    PrivateName(f"{_TENSOR}._dtensor_spec", "DTensorSpec._check_equals", ("self", "other")),
-    PrivateName(f"{_TENSOR}._dtensor_spec", "TensorMeta", ("shape", "stride", "dtype")),
-    PrivateName(
-        f"{_TENSOR}._op_schema",
-        "OpSchema",
-        ("op", "args_schema", "kwargs_schema"),
-        attributes=(
-            "_recompute_comparison_key",
-            "args_meta",
-            "args_spec",
-            "kwargs_meta",
-            "schema_info",
-        ),
-    ),
-    PrivateName(
-        f"{_TENSOR}._op_schema", "OpSpec", ("output_specs", "input_specs", "redistribute_cost")
-    ),
-    PrivateName(f"{_TENSOR}._op_schema", "OpStrategy", ("strategies",)),
-    PrivateName(
-        f"{_TENSOR}._op_schema",
-        "OutputSharding",
-        (
-            "output_spec",
-            "redistribute_schema",
-            "needs_redistribute",
-            "use_val_from_redistribute_schema",
-        ),
-    ),
-    PrivateName(
-        f"{_TENSOR}._op_schema",
-        "RuntimeSchemaInfo",
-        ("static_argnum", "static_kwargkey", "needs_pytree"),
-    ),
-    PrivateName(f"{_TENSOR}._op_schema", "TupleStrategy", ("children",)),
-    PrivateName(f"{_TENSOR}._ops.single_dim_strategy", "_ShardingPlaceholder", ("dim",)),
-    PrivateName(
-        f"{_TENSOR}._ops.single_dim_strategy",
-        "_SingleDimStrategyInfo",
-        ("func",),
-        attributes=("allow_unbacked_sharding", "allow_uneven_sharding"),
-    ),
-    PrivateName(
-        f"{_TENSOR}._ops.single_dim_strategy",
-        "_SingleDimStrategyInfo",
-        attributes=("full_mesh_strategy_filter",),
-        since="2.14",
-    ),
-    PrivateName(
-        f"{_TENSOR}._ops.single_dim_strategy",
-        "_resolve_foreach_elementwise_overload",
-        ("foreach_op",),
-    ),
-    PrivateName(
-        f"{_TENSOR}._sharding_prop",
-        "_expand_single_dim_strategy_to_mesh",
-        ("mesh", "op_schema", "strategy_info", "output_tensor_meta"),
-    ),
-    PrivateName(f"{_TENSOR}._redistribute", "_FORCE_MIN_COST_REDISTRIBUTION_PLAN"),
-    PrivateName(
-        f"{_TENSOR}._redistribute",
-        "redistribute_local_tensor",
-        ("local_tensor", "current_spec", "target_spec"),
-    ),
-    PrivateName(
-        f"{_TENSOR}._dispatch", "OpDispatcher._try_replicate_spec_for_scalar_tensor", ("self",)
-    ),
-    PrivateName(f"{_TENSOR}._dispatch", "OpDispatcher.wrap", ("res", "spec")),
-    PrivateName(f"{_TENSOR}._sharding_prop", "_select_min_cost_strategy", ("strategy",)),
-    PrivateName(
-        f"{_TENSOR}._sharding_prop",
-        "ShardingPropagator._propagate_tensor_meta_non_cached",
-        ("self",),
-    ),
-    PrivateName(
-        f"{_TENSOR}._sharding_prop", "ShardingPropagator._wrap_with_op_strategy", ("self",)
-    ),
-    PrivateName(f"{_TENSOR}._sharding_prop", "LocalLRUCache", ("user_function",)),
-    PrivateName(
-        f"{_TENSOR}._sharding_prop",
-        "ShardingPropagator.propagate_op_sharding_non_cached",
-        ("self", "op_schema"),
-    ),
-    PrivateName(f"{_TENSOR}.placement_types", "Shard._to_partial_tensor", since="2.14.1"),
-    PrivateName(f"{_TENSOR}.placement_types", "_MaskPartial"),
-    PrivateName(f"{_TENSOR}.placement_types", "_StridedShard", ("dim", "split_factor")),
-    PrivateName("torch.utils._python_dispatch", "_get_current_dispatch_mode_stack"),
+
+def read_names(written: Mapping[str, Sequence[str]]) -> tuple[PrivateName, ...]:
+    """Read names by module, each with what is needed of it.
+
+    >>> [name] = read_names({"torch._C": ["Argument(self, type): name is_out since 2.14"]})
+    >>> name.path, name.parameters, name.attributes, name.since
+    ('Argument', ('self', 'type'), ('name', 'is_out'), '2.14')
+    """
+    found = []
+    for module, texts in written.items():
+        for text in texts:
+            match = _WRITTEN.fullmatch(text)
+            assert match is not None, f"{text!r} is no name"
+            listed = match["parameters"]
+            parameters = None if listed is None else tuple(listed.split(", ") if listed else ())
+            attributes = tuple((match["attributes"] or "").split())
+            since = match["since"] or TESTED[0]
+            found.append(PrivateName(module, match["path"], parameters, attributes, since))
+    return tuple(found)
+
+
+SURFACE = read_names(
+    {
+        "torch": [
+            "ops.aten.add_: overloads",
+            "ops.aten.add_.Tensor: _schema name namespace overloadpacket tags",
+        ],
+        "torch._C": [
+            "_dispatch_get_all_op_names",
+            "_dispatch_has_kernel_for_dispatch_key",
+            "_clear_DTensor_sharding_propagator_cache",
+            "DispatchKey",
+            "FunctionSchema: arguments name overload_name returns",
+            "Argument: alias_info default_value has_default_value kwarg_only name type",
+            "_AliasInfo: before_set is_write",
+        ],
+        "torch._library.custom_ops": ["CustomOpDef: _init_fn", "OPDEFS"],
+        "torch._ops": ["OpOverload"],
+        "torch._subclasses.fake_tensor": [
+            "DataDependentOutputException",
+            "DynamicOutputShapeException",
+            "UnsupportedOperatorException",
+            "unset_fake_temporarily",
+        ],
+        "torch.compiler": ["config: _config cache_key_tag"],
+        "torch.distributed._local_tensor": ["LocalTensor: _local_tensors"],
+        "torch.distributed.device_mesh": ["DeviceMesh._is_current_rank_part_of_mesh"],
+        "torch.distributed.distributed_c10d": ["_get_default_store()"],
+        "torch.distributed.tensor": [
+            "DTensor: _local_tensor _spec",
+            "DTensor._op_dispatcher: _custom_op_handlers _random_ops sharding_propagator",
+            "DTensor._op_dispatcher.sharding_propagator: decomp_strategy "
+            "op_to_shape_and_stride_idx propagate_op_sharding",
+        ],
+        "torch.distributed.tensor._collective_utils": [
+            "MeshTopoInfo.build_from_mesh(mesh)",
+            "MeshTopoInfo: mesh_dim_bandwidth mesh_dim_devices mesh_dim_latency",
+            "redistribute_cost(current_spec, target_spec)",
+        ],
+        "torch.distributed.tensor._decompositions": [
+            "DecompShardingStrategy._get_candidate_placements(op_schema)",
+            "DecompShardingStrategy.has_decomp(op)",
+            "DecompShardingStrategy.propagate_strategy(self, op_schema)",
+            "PlacementTrackingMode",
+        ],
+        "torch.distributed.tensor._dispatch": [
+            "OpDispatcher._propagate_op_sharding_dispatch_slow_path(self, op_call, args, "
+            "kwargs, op_info, try_cache)",
+            "OpDispatcher._dispatch_get_local_results_slow_path(self, op_call, args, op_info)",
+            "OpDispatcher.unwrap_to_op_info(self, op_call, args)",
+            "OpDispatcher._unwrap_to_op_info_impl(self, op_call, args, kwargs, create_schema)",
+            "OpDispatcher.redistribute_local_args(op_info, suggested_input_schema)",
+            "OpDispatcher._try_replicate_spec_for_scalar_tensor(self)",
+            "OpDispatcher.wrap(res, spec)",
+        ],
+        "torch.distributed.tensor._dtensor_spec": [
+            "DTensorSpec(mesh, placements, tensor_meta)",
+            "DTensorSpec: _convert_shard_order_to_StridedShard format_shard_order_str "
+            "is_default_device_order is_replicated shape shard_order stride",
+            "DTensorSpec._check_equals(self, other)",
+            "TensorMeta(shape, stride, dtype)",
+        ],
+        "torch.distributed.tensor._op_schema": [
+            "OpInfo: args_tree_spec flat_args_schema local_args schema",
+            "StrategyType",
+            "OpSchema(op, args_schema, kwargs_schema)",
+            "OpSchema: _recompute_comparison_key args_meta args_spec kwargs_meta schema_info",
+            "OpSpec(output_specs, input_specs, redistribute_cost)",
+            "OpStrategy(strategies)",
+            "OutputSharding(output_spec, redistribute_schema, needs_redistribute, "
+            "use_val_from_redistribute_schema)",
+            "RuntimeSchemaInfo(static_argnum, static_kwargkey, needs_pytree)",
+            "TupleStrategy(children)",
+        ],
+        "torch.distributed.tensor._ops.single_dim_strategy": [
+            "_ShardingPlaceholder(dim)",
+            "_SingleDimStrategyInfo(func): allow_unbacked_sharding allow_uneven_sharding",
+            "_SingleDimStrategyInfo: full_mesh_strategy_filter since 2.14",
+            "_resolve_foreach_elementwise_overload(foreach_op)",
+        ],
+        "torch.distributed.tensor._redistribute": [
+            "_FORCE_MIN_COST_REDISTRIBUTION_PLAN",
+            "redistribute_local_tensor(local_tensor, current_spec, target_spec)",
+        ],
+        "torch.distributed.tensor._sharding_prop": [
+            "ShardingPropagator.register_op_strategy(self, op_overload, strategy_func, "
+            "schema_info)",
+            "_expand_single_dim_strategy_to_mesh(mesh, op_schema, strategy_info, "
+            "output_tensor_meta)",
+            "_select_min_cost_strategy(strategy)",
+            "ShardingPropagator._propagate_tensor_meta_non_cached(self)",
+            "ShardingPropagator._wrap_with_op_strategy(self)",
+            "LocalLRUCache(user_function)",
+            "ShardingPropagator.propagate_op_sharding_non_cached(self, op_schema)",
+        ],
+        "torch.distributed.tensor.placement_types": [
+            "Shard._to_partial_tensor since 2.14.1",
+            "_MaskPartial",
+            "_StridedShard(dim, split_factor)",
+        ],
+        "torch.fx.experimental.proxy_tensor": ["disable_proxy_modes_tracing"],
+        "torch.utils._config_module": ["_ConfigEntry: default env_value_default user_override"],
+        "torch.utils._python_dispatch": ["TorchDispatchMode", "_get_current_dispatch_mode_stack"],
+        "torch.utils._pytree": [
+            "tree_any(pred, tree)",
+            "tree_leaves(tree, is_leaf)",
+            "tree_map(func, tree)",
+        ],
+    }
 )
 """Every private name that deciding, executing and installing use."""
 
-TOOLS = (
-    PrivateName("torch._C", "_current_autograd_node"),
-    PrivateName("torch._C", "_dispatch_has_kernel_for_dispatch_key"),
-    PrivateName("torch._C", "FunctionSchema", attributes=("is_mutable",)),
-    PrivateName("torch._C", "Argument", attributes=("is_out",)),
-    PrivateName("torch._C._autograd", "_get_sequence_nr"),
-    PrivateName("torch._C._distributed_c10d", "FakeWork"),
-    PrivateName("torch._C._distributed_c10d", "HashStore"),
-    PrivateName("torch._C._distributed_c10d", "ProcessGroup"),
-    PrivateName("torch._subclasses.fake_tensor", "FakeTensor"),
-    PrivateName("torch._subclasses.fake_tensor", "FakeTensorMode"),
-    PrivateName("torch.autograd.graph", "Node._sequence_nr"),
-    PrivateName("torch.distributed._local_tensor", "LocalTensorMode", attributes=("disable",)),
-    PrivateName("torch.distributed._local_tensor", "local_tensor_mode"),
-    PrivateName(f"{_TENSOR}._decompositions", "DecompShardingStrategy._get_fake_mesh"),
-    PrivateName(
-        f"{_TENSOR}._decompositions", "DecompShardingStrategy._propagate_through_decomp", ("self",)
-    ),
-    PrivateName("torch.distributed.distributed_c10d", "_new_process_group_helper"),
-    PrivateName(f"{_TENSOR}._collective_utils", "local_tensor_mode"),
-    PrivateName(f"{_TENSOR}._random", "_rng_tracker"),
-    PrivateName(f"{_TENSOR}._redistribute", "_gen_transform_infos", ("src_spec", "dst_spec")),
-    PrivateName(f"{_TENSOR}._utils", "_compute_local_shape_and_global_offset"),
-    PrivateName("torch.testing._internal.distributed.fake_pg", "FakeStore"),
-    PrivateName("torch.utils._python_dispatch", "_disable_current_modes"),
-    PrivateName("torch.utils._pytree", "tree_map_only"),
+TOOLS = read_names(
+    {
+        "torch._C": [
+            "_current_autograd_node",
+            "FunctionSchema: is_mutable",
+            "Argument: is_out",
+        ],
+        "torch._C._autograd": ["_get_sequence_nr"],
+        "torch._C._distributed_c10d": ["FakeWork", "HashStore", "ProcessGroup"],
+        "torch._subclasses.fake_tensor": ["FakeTensor", "FakeTensorMode"],
+        "torch.autograd.graph": ["Node._sequence_nr"],
+        "torch.distributed._local_tensor": ["LocalTensorMode: disable", "local_tensor_mode"],
+        "torch.distributed.distributed_c10d": ["_new_process_group_helper"],
+        "torch.distributed.tensor._collective_utils": ["local_tensor_mode"],
+        "torch.distributed.tensor._decompositions": [
+            "DecompShardingStrategy._get_fake_mesh",
+            "DecompShardingStrategy._propagate_through_decomp(self)",
+        ],
+        "torch.distributed.tensor._random": ["_rng_tracker"],
+        "torch.distributed.tensor._redistribute": ["_gen_transform_infos(src_spec, dst_spec)"],
+        "torch.distributed.tensor._utils": ["_compute_local_shape_and_global_offset"],
+        "torch.testing._internal.distributed.fake_pg": ["FakeStore"],
+        "torch.utils._python_dispatch": ["_disable_current_modes"],
+        "torch.utils._pytree": ["tree_map_only"],
+    }
 )
 """Private names that only `explain`, `audit` and `verify` use: jobs run without them."""
 

@@ -36,11 +36,12 @@ OPTIONAL = {
 }
 # What a private class of torch has too, but is not read from one.
 OTHERS = {
-    "alias": "of the host's Argument",
+    "alias": "of the host's Parameter",
     "cache_clear": "of functools.cache",
     "device_mesh": "of DTensor, public",
     "mesh_shape": "of the host's Problem",
     "ndim": "of tensors and DeviceMesh, public",
+    "overload": "of the host's Verdict",
     "ranks": "of the host's Asked",
 }
 
