@@ -37,7 +37,7 @@ def check_private_names() -> Check:
     missing = missing_tools()
     told = f"all {wanted} that the host stands on are there"
     if missing:
-        told += f"; {len(missing)} are missing that only explain, audit and verify need"
+        told += f"; {len(missing)} are missing that only explain and audit need"
     step = f"pip install 'torch>={TESTED[0]},<={TESTED[-1]}' where you use these commands"
     return judge("private names", told, (), missing, step)
 

@@ -235,13 +235,12 @@ TOOLS = read_names(
         "torch._C": [
             "_current_autograd_node",
             "FunctionSchema: is_mutable",
-            "Argument: is_out",
         ],
         "torch._C._autograd": ["_get_sequence_nr"],
         "torch._C._distributed_c10d": ["FakeWork", "HashStore", "ProcessGroup"],
         "torch._subclasses.fake_tensor": ["FakeTensor", "FakeTensorMode"],
         "torch.autograd.graph": ["Node._sequence_nr"],
-        "torch.distributed._local_tensor": ["LocalTensorMode: disable", "local_tensor_mode"],
+        "torch.distributed._local_tensor": ["local_tensor_mode"],
         "torch.distributed.distributed_c10d": ["_new_process_group_helper"],
         "torch.distributed.tensor._collective_utils": ["local_tensor_mode"],
         "torch.distributed.tensor._decompositions": [
@@ -251,12 +250,10 @@ TOOLS = read_names(
         "torch.distributed.tensor._random": ["_rng_tracker"],
         "torch.distributed.tensor._redistribute": ["_gen_transform_infos(src_spec, dst_spec)"],
         "torch.distributed.tensor._utils": ["_compute_local_shape_and_global_offset"],
-        "torch.testing._internal.distributed.fake_pg": ["FakeStore"],
-        "torch.utils._python_dispatch": ["_disable_current_modes"],
         "torch.utils._pytree": ["tree_map_only"],
     }
 )
-"""Private names that only `explain`, `audit` and `verify` use: jobs run without them."""
+"""Private names that only `explain` and `audit` use: jobs run without them."""
 
 LATER = (PrivateName("torch._dynamo.convert_frame", "FRAME_COUNTER"),)
 """Names in modules that torch imports when they are used; the suite checks them, no job does."""
@@ -284,7 +281,7 @@ def check_surface() -> None:
 
 
 def missing_tools() -> list[str]:
-    """Say what `explain`, `audit` or `verify` would miss in the running torch."""
+    """Say what `explain` or `audit` would miss in the running torch."""
     return [problem for name in TOOLS if (problem := name.problem()) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Whatever private name of torch the host's code reads is on the list in `surface`.
+"""Whatever private name of torch the host's or the kit's code reads is on their lists.
 
 What a name belongs to cannot be told from the source alone, so names are compared: an attribute is
 private if it starts with an underscore, or if a class on the list has one of that name.
@@ -21,14 +21,18 @@ import torch.compiler.config
 
 import dtensor_registry
 from dtensor_registry.torch_runtime.compat import SURFACE, TABLES, TOOLS, PrivateName
+from dtensor_registry_kit import torch_private
+from dtensor_registry_kit.torch_private import PRIVATE_NAMES
 
 HOST = Path(dtensor_registry.__file__).parent
 FILES = sorted(HOST.rglob("*.py"))
+KIT = Path(torch_private.__file__).parent
+KIT_FILES = sorted(KIT.rglob("*.py"))
 # A tool may use what the host stands on, but a job must not hang on what a tool uses.
 TOOL_FOLDERS = ("auditing", "explanation", "torch_fake")
 TOOL_FILES = ("source_lines.py",)
 # Where private names of torch may be read.
-PRIVATE_FOLDERS = {"torch_fake", "torch_patch", "torch_runtime"}
+PRIVATE_PLACES = {"torch_fake", "torch_patch", "torch_runtime", "torch_private.py"}
 # torch's database of samples is a part that may be missing; its own module says so.
 OPTIONAL = {
     "torch.testing._internal.common_methods_invocations",
@@ -96,7 +100,7 @@ def is_self(node: ast.Attribute) -> bool:
 def own_names() -> set[str]:
     """The private names that the host itself defines: not torch's."""
     names = set()
-    for file in FILES:
+    for file in (*FILES, *KIT_FILES):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 names.add(node.name)
@@ -165,7 +169,7 @@ def unlisted(file: Path, names: Iterable[PrivateName]) -> list[str]:
     """The private names of torch that a module reads and that are not on a list."""
     tree = ast.parse(file.read_text("utf-8"))
     # Elsewhere ruff stops private names, and nothing private is at hand.
-    members = MEMBERS if PRIVATE_FOLDERS & set(file.parts) else set()
+    members = MEMBERS if PRIVATE_PLACES & set(file.parts) else set()
     known = imports(tree)
     on_list, attributes = listed(names)
     missing = set()
@@ -192,7 +196,7 @@ def is_module(full: list[str]) -> bool:
     )
 
 
-NAMES = (*SURFACE, *TOOLS)
+NAMES = (*SURFACE, *TOOLS, *PRIVATE_NAMES)
 MEMBERS = {
     *torch.compiler.config._config,
     *(name for owner in classes(NAMES) for name in members(owner)),
@@ -206,12 +210,18 @@ def is_private(name: str) -> bool:
 
 
 def names_for(file: Path) -> tuple[PrivateName, ...]:
-    return NAMES if file.parent.name in TOOL_FOLDERS or file.name in TOOL_FILES else SURFACE
+    is_tool = file.parent.name in TOOL_FOLDERS or file.name in TOOL_FILES
+    return (*SURFACE, *TOOLS) if is_tool else SURFACE
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(HOST)))
 def test_every_private_name_that_is_read_is_on_the_list(file: Path) -> None:
     assert unlisted(file, names_for(file)) == []
+
+
+@pytest.mark.parametrize("file", KIT_FILES, ids=lambda file: str(file.relative_to(KIT)))
+def test_what_the_kit_reads_is_on_its_own_list_and_in_one_module(file: Path) -> None:
+    assert unlisted(file, PRIVATE_NAMES if file.name == "torch_private.py" else ()) == []
 
 
 @pytest.mark.parametrize(
@@ -260,7 +270,7 @@ def test_one_that_is_taken_off_the_list_is_found(name: str) -> None:
         if entry.path.rpartition(".")[2] != name
     ]
     files = [
-        file for file in FILES if PRIVATE_FOLDERS & set(file.parts) and names_for(file) is SURFACE
+        file for file in FILES if PRIVATE_PLACES & set(file.parts) and names_for(file) is SURFACE
     ]
     found = {part for file in files for part in unlisted(file, left)}
     assert name in {part.rpartition(".")[2] for part in found}

@@ -1,7 +1,7 @@
 """All that the kit needs of torch's private API, in one module.
 
-`PRIVATE_NAMES` lists what a new version of torch must still have; the host's own list is beside
-the host's code.
+`PRIVATE_NAMES` lists what torch must have; importing this module checks it, as the host checks
+its own list before it installs anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dtensor_registry.torch_runtime.compat import PrivateName
+from dtensor_registry.errors import UnsupportedTorchError
+from dtensor_registry.torch_runtime.compat import read_names
 from dtensor_registry.torch_runtime.dispatcher import propagator
 
 __all__ = [
@@ -43,54 +44,45 @@ __all__ = [
     "values_of_ranks",
 ]
 
-PRIVATE_NAMES = (
-    PrivateName("torch._C", "_dispatch_has_kernel_for_dispatch_key"),
-    PrivateName("torch._C", "DispatchKey", attributes=("CompositeImplicitAutograd",)),
-    PrivateName(
-        "torch._C", "FunctionSchema", attributes=("arguments", "is_mutable", "name", "returns")
-    ),
-    PrivateName("torch._C", "Argument", attributes=("is_out", "name", "type")),
-    PrivateName("torch._ops", "OpOverload"),
-    PrivateName("torch", "ops.aten.add_.Tensor", attributes=("_schema",)),
-    PrivateName("torch.distributed._local_tensor", "LocalTensor", attributes=("_local_tensors",)),
-    PrivateName("torch.distributed._local_tensor", "LocalTensorMode", attributes=("disable",)),
-    PrivateName("torch.distributed._local_tensor", "local_tensor_mode"),
-    PrivateName(
-        "torch.distributed.tensor._dtensor_spec",
-        "DTensorSpec",
-        ("mesh", "placements", "tensor_meta"),
-    ),
-    PrivateName(
-        "torch.distributed.tensor._dtensor_spec", "TensorMeta", ("shape", "stride", "dtype")
-    ),
-    PrivateName(
-        "torch.distributed.tensor._op_schema",
-        "OpSchema",
-        ("op", "args_schema", "kwargs_schema"),
-        attributes=("_recompute_comparison_key", "args_spec", "schema_info"),
-    ),
-    PrivateName(
-        "torch.distributed.tensor._op_schema",
-        "OutputSharding",
-        ("output_spec", "redistribute_schema", "needs_redistribute"),
-    ),
-    PrivateName(
-        "torch.distributed.tensor",
-        "DTensor._op_dispatcher.sharding_propagator",
-        attributes=(
-            "op_to_schema_info",
-            "op_to_schema_info_for_single_dim_strategy",
-            "op_to_shape_and_stride_idx",
-            "propagate_op_sharding",
-        ),
-    ),
-    PrivateName("torch.testing._internal.distributed.fake_pg", "FakeStore"),
-    PrivateName("torch.utils._python_dispatch", "TorchDispatchMode"),
-    PrivateName("torch.utils._python_dispatch", "_disable_current_modes"),
-    PrivateName("torch.utils._pytree", "tree_leaves", ("tree", "is_leaf")),
-    PrivateName("torch.utils._pytree", "tree_map", ("func", "tree")),
+PRIVATE_NAMES = read_names(
+    {
+        "torch": ["ops.aten.add_.Tensor: _schema"],
+        "torch._C": [
+            "_dispatch_has_kernel_for_dispatch_key",
+            "DispatchKey: CompositeImplicitAutograd",
+            "FunctionSchema: arguments is_mutable name returns",
+            "Argument: is_out name type",
+        ],
+        "torch._ops": ["OpOverload"],
+        "torch.distributed._local_tensor": [
+            "LocalTensor: _local_tensors",
+            "LocalTensorMode: disable",
+            "local_tensor_mode",
+        ],
+        "torch.distributed.tensor": [
+            "DTensor._op_dispatcher.sharding_propagator: op_to_schema_info"
+            " op_to_schema_info_for_single_dim_strategy op_to_shape_and_stride_idx"
+            " propagate_op_sharding",
+        ],
+        "torch.distributed.tensor._dtensor_spec": [
+            "DTensorSpec(mesh, placements, tensor_meta)",
+            "TensorMeta(shape, stride, dtype)",
+        ],
+        "torch.distributed.tensor._op_schema": [
+            "OpSchema(op, args_schema, kwargs_schema): _recompute_comparison_key args_spec"
+            " schema_info",
+            "OutputSharding(output_spec, redistribute_schema, needs_redistribute)",
+        ],
+        "torch.testing._internal.distributed.fake_pg": ["FakeStore"],
+        "torch.utils._python_dispatch": ["TorchDispatchMode", "_disable_current_modes"],
+        "torch.utils._pytree": ["tree_leaves(tree, is_leaf)", "tree_map(func, tree)"],
+    }
 )
 """Every private name that the kit uses; torch's database of samples may be missing."""
+
+_MISSING = [problem for name in PRIVATE_NAMES if (problem := name.problem()) is not None]
+if _MISSING:
+    raise UnsupportedTorchError(torch.__version__, _MISSING)
 
 
 def schema_of(op: OpOverload) -> torch._C.FunctionSchema:
