@@ -56,28 +56,28 @@ _OTHERS = (0, 1, -1, 2, 2.5, True, False, None, "mean")
 
 def reason_of(trial: Trial) -> str | None:
     """Say why a fault that was not caught is none, or None if that is not known."""
-    subject = trial.fault.subject
-    if not trial.planted and trial.fault.schema_info is subject.schema_info:
+    target = trial.fault.target
+    if not trial.planted and trial.fault.schema_info is target.schema_info:
         return SAME
     if trial.fault.kind == KEYWORDS:
-        calls = calls_of(subject.name, subject.plugin)
+        calls = calls_of(target.name, target.plugin)
         return None if any(tensor_inputs((), call.kwargs) for call in calls) else SAME
     if not trial.planted:
-        return None if any(_reads(subject)) else NOT_READ
+        return None if any(_reads(target)) else NOT_READ
     if all(row in trial.dead for row in trial.planted):
         return USELESS
-    form_of = subject.name.split(".")[1].rstrip("_")
+    form_of = target.name.split(".")[1].rstrip("_")
     if form_of in RISING and all(row.startswith(("P(max)", "P(min)")) for row in trial.planted):
         return RISING[form_of]
-    return RIGHT.get((trial.fault.kind, subject.name))
+    return RIGHT.get((trial.fault.kind, target.name))
 
 
-def _reads(subject: Target) -> Iterator[bool]:
+def _reads(target: Target) -> Iterator[bool]:
     """Give each argument that is no tensor other values, and see whether that changes the rows."""
-    for call in calls_of(subject.name, subject.plugin):
-        before = ask(subject.rule, subject.op, call)
+    for call in calls_of(target.name, target.plugin):
+        before = ask(target.rule, target.op, call)
         for other in _with_others(call):
-            again = ask(subject.rule, subject.op, other)
+            again = ask(target.rule, target.op, other)
             yield again.finding is None and again.shown != before.shown
 
 

@@ -36,33 +36,33 @@ class Fault:
 
     Attributes:
         kind: what was done.
-        subject: the rule as it was.
+        target: the rule as it was.
         rule: the rule with the fault.
         schema_info: the author's, or a narrower one.
     """
 
     kind: str
-    subject: Target
+    target: Target
     rule: Any
     schema_info: Any
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.subject.name}"
+        return f"{self.kind}: {self.target.name}"
 
 
-def faults_of(subject: Target) -> Iterator[Fault]:
+def faults_of(target: Target) -> Iterator[Fault]:
     """Plant every fault that there is in one rule; some have no place in it, and change nothing."""
     for kind, change in CHANGES.items():
-        yield Fault(kind, subject, _changed(subject.rule, change), subject.schema_info)
+        yield Fault(kind, target, _changed(target.rule, change), target.schema_info)
     for kind, added in ADDITIONS.items():
-        yield Fault(kind, subject, _with_row(subject.rule, added), subject.schema_info)
+        yield Fault(kind, target, _with_row(target.rule, added), target.schema_info)
     for kind, blind in BLINDNESSES.items():
-        yield Fault(kind, subject, _blind(subject.rule, blind), subject.schema_info)
+        yield Fault(kind, target, _blind(target.rule, blind), target.schema_info)
     narrow = SchemaInfo(static_argnum=100, static_kwargkey=())
-    yield Fault("no argument in the key", subject, subject.rule, narrow)
+    yield Fault("no argument in the key", target, target.rule, narrow)
     unkeyed = SchemaInfo(static_argnum=0, static_kwargkey=None)
-    yield Fault(KEYWORDS, subject, subject.rule, unkeyed)
-    yield Fault("raises for vectors", subject, _raising(subject.rule), subject.schema_info)
+    yield Fault(KEYWORDS, target, target.rule, unkeyed)
+    yield Fault("raises for vectors", target, _raising(target.rule), target.schema_info)
 
 
 # Faults in the rows that a rule offers.

@@ -28,7 +28,7 @@ def main() -> int:
         trial = try_fault(fault)
         reason = "caught" if trial.caught else reason_of(trial) or "OVERLOOKED"
         if reason not in COLUMNS:
-            right[f"`{fault.subject.name}`: {', '.join(f'`{row}`' for row in trial.planted)}"] = (
+            right[f"`{fault.target.name}`: {', '.join(f'`{row}`' for row in trial.planted)}"] = (
                 reason
             )
             reason = "right"

@@ -42,7 +42,7 @@ UNPROVABLE = ("aten._scaled_dot_product_fused_attention_overrideable.default",)
 
 
 @lru_cache(maxsize=1)
-def subjects() -> dict[str, list[Target]]:
+def targets() -> dict[str, list[Target]]:
     """Rules of our plugins and of the example vendor, by distribution.
 
     Left out are ops whose kernels die on an empty piece: a fault would take this process down.
@@ -61,24 +61,24 @@ def subjects() -> dict[str, list[Target]]:
 @cache
 def calls_of(name: str, plugin: str) -> tuple[Sample, ...]:
     """Sample calls of an op, as `verify` takes them."""
-    found = (s for group in subjects().values() for s in group if s.key == (plugin, name))
-    subject = next(found)
-    assert subject.op is not None
-    return samples_for(subject.op, subject.samples, CALLS).calls
+    found = (s for group in targets().values() for s in group if s.key == (plugin, name))
+    target = next(found)
+    assert target.op is not None
+    return samples_for(target.op, target.samples, CALLS).calls
 
 
 def try_fault(fault: Fault) -> Trial:
     """Check the rule with the fault, call after call, until something speaks against it."""
     torch.set_num_threads(1)
-    subject = fault.subject
-    calls = calls_of(subject.name, subject.plugin)
+    target = fault.target
+    calls = calls_of(target.name, target.plugin)
     for upto in (1, len(calls)):
         report = check(
-            subject.op,
+            target.op,
             calls[:upto],
             fault.rule,
             schema_info=fault.schema_info,
-            allow_uneven_sharding=subject.allow_uneven_sharding,
+            allow_uneven_sharding=target.allow_uneven_sharding,
             budget=0,
         )
         if report.errors:
@@ -91,10 +91,10 @@ def _planted(fault: Fault, calls: Sequence[Sample]) -> Iterator[str]:
     for call in calls:
         for variant in variants(call):
             try:
-                before = set(ask(fault.subject.rule, fault.subject.op, variant).shown)
+                before = set(ask(fault.target.rule, fault.target.op, variant).shown)
             except Exception:  # noqa: S112 (a faulty rule may raise; others judge that)
                 continue
-            for row in ask(fault.rule, fault.subject.op, variant).shown:
+            for row in ask(fault.rule, fault.target.op, variant).shown:
                 if row not in before:
                     yield row
 
@@ -105,14 +105,14 @@ def planted_faults() -> list[Fault]:
     The ops of a family have one rule, so each kind of fault goes into one op of the family,
     another one for each kind.
     """
-    small = [s for name in DISTRIBUTIONS[:2] for s in subjects()[name]]
-    faults = [fault for subject in small for fault in faults_of(subject)]
+    small = [s for name in DISTRIBUTIONS[:2] for s in targets()[name]]
+    faults = [fault for target in small for fault in faults_of(target)]
     families: dict[int, list[Target]] = {}
-    for subject in subjects()[DISTRIBUTIONS[2]]:
-        families.setdefault(id(subject.rule), []).append(subject)
+    for target in targets()[DISTRIBUTIONS[2]]:
+        families.setdefault(id(target.rule), []).append(target)
     for number, family in enumerate(families.values()):
         kinds = len(list(faults_of(family[0])))
         for kind in range(kinds):
-            subject = family[(7 * kind + number) % len(family)]
-            faults.append(list(faults_of(subject))[kind])
+            target = family[(7 * kind + number) % len(family)]
+            faults.append(list(faults_of(target))[kind])
     return faults

@@ -184,9 +184,9 @@ FAULTY = """
 
 def dispatched(pattern: str, seed: int) -> list[str]:
     """Verify a rule as the command does; the programs of what goes wrong through DTensor."""
-    (subject,) = find_targets(read_settings(), [pattern])
+    (target,) = find_targets(read_settings(), [pattern])
     options = Options(samples=2, budget=0, seed=seed)
-    report = verify_target(subject, options).report
+    report = verify_target(target, options).report
     return [f.program for f in report.errors if f.kind == "dispatch"]
 
 
@@ -211,7 +211,7 @@ def test_the_program_for_a_rule_of_torchs_leaves_it_to_torch() -> None:
 
 
 def test_a_rule_of_torchs_runs_through_dtensor_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    (subject,) = find_targets(read_settings(), ["torch:aten.__lshift__.Scalar"])
+    (target,) = find_targets(read_settings(), ["torch:aten.__lshift__.Scalar"])
     runs: list[Any] = []
 
     def counted(*args: Any, **options: Any) -> Report:
@@ -220,12 +220,12 @@ def test_a_rule_of_torchs_runs_through_dtensor_once(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(verify, "check_installed", counted)
     beneath = entries_beneath(read_settings())
-    verify_target(subject, Options(samples=1, budget=0), beneath=beneath)
+    verify_target(target, Options(samples=1, budget=0), beneath=beneath)
     assert len(runs) == 1
 
 
 def test_a_crash_is_not_lost_where_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    (subject,) = find_targets(read_settings(), ["torch:aten.sin.default"])
+    (target,) = find_targets(read_settings(), ["torch:aten.sin.default"])
     told = f"the process died (SIGSEGV) in the middle of: {SEARCHING}"
 
     def dying(_: Any, tasks: Any, *, deadline: float | None, **more: Any) -> Any:
@@ -233,9 +233,9 @@ def test_a_crash_is_not_lost_where_the_time_is_over(monkeypatch: pytest.MonkeyPa
             yield Outcome(task, "died", None, told if task.options.budget else "it died again", 1.0)
 
     monkeypatch.setattr(verify, "run_isolated", dying)
-    task = Task(read_settings(), (), subject.key, Options())
+    task = Task(read_settings(), (), target.key, Options())
     deadline = time.monotonic() + 0.05
-    found = verify._outcomes([task], {subject.key: subject}, 1, deadline)
+    found = verify._outcomes([task], {target.key: target}, 1, deadline)
     monkeypatch.setattr(verify, "more_careful", lambda outcome: _wait(outcome, deadline))
     assert [v.report.errors[0].evidence for v in found] == ["it died again"]
 

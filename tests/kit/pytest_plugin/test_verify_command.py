@@ -269,9 +269,9 @@ def test_forms_that_a_rule_reaches_as_variants_are_verified_too(fake_distributio
             ]
         """,
     )
-    subjects = {s.name: s for s in find_targets(read_settings(), ["variant-rules"])}
-    assert {"aten.sin.default", "aten.sin.out", "aten.sin_.default"} < set(subjects)
-    written = subjects["aten.sin.out"]
+    targets = {s.name: s for s in find_targets(read_settings(), ["variant-rules"])}
+    assert {"aten.sin.default", "aten.sin.out", "aten.sin_.default"} < set(targets)
+    written = targets["aten.sin.out"]
     assert written.op is not None
     found = samples_for(written.op, written.samples, limit=4)
     assert (found.source, len(found.calls)) == ("author", 1)

@@ -25,6 +25,7 @@ from dtensor_registry.cli.output import (
 )
 from dtensor_registry.cli.output_file import check_destination, write_destination
 from dtensor_registry.settings import read_settings
+from dtensor_registry_kit.judging.findings import NO_ROWS
 
 if TYPE_CHECKING:
     from dtensor_registry_kit.verification.verify import Verified
@@ -151,7 +152,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from dtensor_registry_kit.verification.verify import Options, verify
 
     with without_plugin_warnings():
-        subjects, outcomes = verify(
+        targets, outcomes = verify(
             read_settings(),
             arguments.what,
             Options(samples=arguments.samples),
@@ -159,10 +160,10 @@ def _run(arguments: argparse.Namespace) -> int:
             seconds=arguments.budget,
         )
     rows = {
-        subject.key: RuleRow(
-            op=subject.name,
-            plugin=subject.plugin,
-            owner=subject.owner,
+        target.key: RuleRow(
+            op=target.name,
+            plugin=target.plugin,
+            owner=target.owner,
             rule="",
             state=NOT_REACHED,
             sound=(),
@@ -172,9 +173,9 @@ def _run(arguments: argparse.Namespace) -> int:
             combinations=0,
             seconds=0.0,
         )
-        for subject in subjects
+        for target in targets
     }
-    with _progress(len(subjects)) as advance:
+    with _progress(len(targets)) as advance:
         for verified in outcomes:
             rows[verified.plugin, verified.op] = _row(verified)
             advance(verified.op)
@@ -302,8 +303,21 @@ def _notes(report: VerifyReport) -> Iterator[str]:
             f"{len(made_up)} rules were checked with samples made up from the schema, which may be"
             " calls that the op is not meant for; authors give theirs with samples="
         )
+    yield from _whole_calls(report)
     # One for all rules: what is missing is missing for all, and the note says what to type.
     yield from [row.note for row in report.rules if row.note.startswith(OPINFO)][:1]
+
+
+def _whole_calls(report: VerifyReport) -> Iterator[str]:
+    """Say which rules were judged by calls on DTensors alone, and what they leave to torch."""
+    named = [row for row in report.rules if row.note.startswith(NO_ROWS)]
+    if named:
+        shown = ", ".join(row.op for row in named[:5]) + (", ..." if len(named) > 5 else "")
+        yield f"of {len(named)} rules {NO_ROWS} ({shown})"
+    for row in named:
+        _, _, of_torch = row.note.partition("; ")
+        if of_torch:
+            yield f"{row.op}: {of_torch}"
 
 
 def junit(report: VerifyReport) -> bytes:

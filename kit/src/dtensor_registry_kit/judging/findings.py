@@ -43,6 +43,9 @@ _MEANING: dict[Kind, str] = {
 }
 """Every kind of finding, and what it says."""
 
+NO_ROWS = "rows were not judged, only calls on DTensors"
+"""How a note begins of a rule whose rows cannot be judged one by one."""
+
 KINDS = tuple(_MEANING)
 """Every kind, in the order in which a report lists them."""
 

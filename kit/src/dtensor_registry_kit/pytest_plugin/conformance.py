@@ -44,7 +44,7 @@ class StrategyConformance:
         if "verified" not in metafunc.fixturenames:
             return
         bench = bench_of(metafunc.config, self.settings())
-        keys = sorted(bench.subjects)
+        keys = sorted(bench.targets)
         if not keys:
             raise pytest.UsageError(
                 f"{type(self).__name__}: distribution {self.distribution!r} contributes no rule."

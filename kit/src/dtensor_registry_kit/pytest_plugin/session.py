@@ -20,7 +20,7 @@ class Bench:
     """The rules under some settings, and what is known of them.
 
     Attributes:
-        subjects: what there is to check, by plugin and op.
+        targets: what there is to check, by plugin and op.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -31,7 +31,7 @@ class Bench:
         with warnings.catch_warnings():
             # That a distribution is not installed is said by whoever asks for its rules.
             warnings.simplefilter("ignore", PluginWarning)
-            self.subjects = {subject.key: subject for subject in find_targets(settings)}
+            self.targets = {target.key: target for target in find_targets(settings)}
         self._known: dict[tuple[Key, int], Any] = {}
         self._isolated: Any = None
 
@@ -73,14 +73,14 @@ class Bench:
         samples = None if given is None else tuple(map(sample_of, given))
         if not isolated:
             beneath = entries_beneath(self._settings)
-            return verify_target(self.subjects[key], options, samples, beneath=beneath)
+            return verify_target(self.targets[key], options, samples, beneath=beneath)
         if self._isolated is None:
             self._isolated = Isolated(verify_task, seconds)
         outcome = self._isolated.run(Task(self._settings, (), key, options, samples))
         while (again := more_careful(outcome)) is not None:
             outcome = self._isolated.run(again)
         if outcome.result is None:
-            return lost(self.subjects[key], outcome)
+            return lost(self.targets[key], outcome)
         return outcome.result
 
 

@@ -37,11 +37,13 @@ class Target:
         plugin: who contributes the rule; `torch` for torch's own.
         owner: distribution, version and place of the rule.
         op: the overload; None while it does not exist.
-        rule: what is asked for rows; None if `problem` says why it cannot be.
+        rule: what is asked for rows; None if `problem` or `whole_calls` says why it cannot be.
         entry: what torch's tables hold while the rule is in force; None for torch's own.
         schema_info: what is in torch's cache key; None: everything.
         allow_uneven_sharding: as the author said.
         allow_empty_pieces: likewise.
+        whole_calls: why rows cannot be judged one by one, so that only calls on DTensors are;
+            empty if rows can.
         samples: the author's, or None.
         problem: why there is nothing to ask, empty otherwise.
     """
@@ -57,10 +59,11 @@ class Target:
     samples: Callable[[], Iterable[Any]] | None = None
     problem: str = ""
     allow_empty_pieces: bool = True
+    whole_calls: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells a subject from others: two plugins may have rules for one op."""
+        """What tells a target from others: two plugins may have rules for one op."""
         return self.plugin, self.name
 
 
@@ -79,21 +82,21 @@ def find_targets(settings: Settings, patterns: Sequence[str] = ()) -> list[Targe
     """
     discovery = discover(settings)
     wanted = [_read_pattern(pattern, discovery) for pattern in patterns] or [_Pattern()]
-    subjects = list(_of_plugins(discovery, settings))
+    targets = list(_of_plugins(discovery, settings))
     if any(pattern.plugin == TORCH for pattern in wanted):
-        subjects += _of_torch()
+        targets += _of_torch()
     found: dict[tuple[str, str], Target] = {}
     for pattern in wanted:
-        matching = [subject for subject in subjects if pattern.matches(subject)]
+        matching = [target for target in targets if pattern.matches(target)]
         if not matching and pattern != _Pattern():
-            names = [subject.name for subject in subjects]
+            names = [target.name for target in targets]
             raise SettingsError(
                 f"nobody has a rule for {pattern}; {nearest(pattern.glob, names[:5000])}"
                 if len(names) < 20
                 else f"nobody has a rule for an op that matches {str(pattern)!r}.\n"
                 "  List all that plugins have rules for:  dtensor-registry ops"
             )
-        found.update((subject.key, subject) for subject in matching)
+        found.update((target.key, target) for target in matching)
     return [found[key] for key in sorted(found)]
 
 
@@ -105,11 +108,11 @@ class _Pattern:
     distribution: str = ""
     glob: str = "*"
 
-    def matches(self, subject: Target) -> bool:
-        if self.plugin and subject.plugin != self.plugin:
+    def matches(self, target: Target) -> bool:
+        if self.plugin and target.plugin != self.plugin:
             return False
-        packet = ".".join(subject.name.split(".")[:2])
-        return fnmatchcase(subject.name, self.glob) or fnmatchcase(packet, self.glob)
+        packet = ".".join(target.name.split(".")[:2])
+        return fnmatchcase(target.name, self.glob) or fnmatchcase(packet, self.glob)
 
     def __str__(self) -> str:
         return f"{self.plugin}:{self.glob}" if self.plugin else self.glob
@@ -150,18 +153,15 @@ def _of_plugins(discovery: Discovery, settings: Settings) -> Iterator[Target]:
         if contribution.strategy.variants:
             forms += (form for op in overloads for form in catalog.variants(op))
         for op in forms:
-            if _has_nothing_to_judge(op, contribution):
+            if _corrects_nothing(op, contribution):
                 continue
             if str(op) == contribution.op or not _named(discovery, contribution, str(op)):
                 yield _of_contribution(op, contribution, resolution)
 
 
-def _has_nothing_to_judge(op: OpOverload, contribution: Contribution) -> bool:
-    """Say whether a contribution has no rows that could be judged, or none in this torch."""
-    strategy = contribution.strategy
-    if isinstance(strategy.rule, Amended) or strategy.local_arguments is not None:
-        return True  # no row is to be judged: what is right is the whole call, run by the host
-    corrects = isinstance(strategy.rule, Without)
+def _corrects_nothing(op: OpOverload, contribution: Contribution) -> bool:
+    """Say whether a contribution corrects rows that this torch does not have."""
+    corrects = isinstance(contribution.strategy.rule, Without)
     return corrects and TorchCatalog().torch_table(op) != CORRECTED_TABLE
 
 
@@ -193,6 +193,10 @@ def _of_contribution(op: OpOverload, contribution: Contribution, resolution: Res
             entry.rule.allow_uneven_sharding,
             samples,
         )
+    if isinstance(strategy.rule, Amended):
+        why = "torch's own rule is amended, for some calls: there are no rows to judge"
+        return Target(*owner, op, entry=entry, samples=samples, whole_calls=why)
+    changes = strategy.local_arguments is not None
     return Target(
         *owner,
         op,
@@ -202,6 +206,7 @@ def _of_contribution(op: OpOverload, contribution: Contribution, resolution: Res
         strategy.allow_uneven_sharding,
         samples,
         allow_empty_pieces=strategy.allow_empty_pieces,
+        whole_calls="a rank passes other arguments than the whole call" if changes else "",
     )
 
 

@@ -17,7 +17,7 @@ from dtensor_registry.torch_patch.override_stack import LOAN, Entry, Layer
 from dtensor_registry_kit.dispatching.check_installed import check_installed
 from dtensor_registry_kit.isolation import Note, Outcome, run_isolated, silent
 from dtensor_registry_kit.judging.check import ON_WHOLE, SEARCHING, check
-from dtensor_registry_kit.judging.findings import Finding, Report
+from dtensor_registry_kit.judging.findings import NO_ROWS, Finding, Report
 from dtensor_registry_kit.judging.judge import said
 from dtensor_registry_kit.samples.choose import Samples, samples_for
 from dtensor_registry_kit.samples.sample import Sample
@@ -27,6 +27,9 @@ from dtensor_registry_kit.verification.targets import Target, entries_beneath, f
 State: TypeAlias = Literal["trusted", "WRONG", "not checked", "check failed"]
 Key: TypeAlias = tuple[str, str]
 """Plugin and op."""
+
+_DRAWS_OF_WHOLE_CALLS = 4
+"""How many times as many placements are drawn where no row can be judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Task:
 
 
 def verify_target(
-    subject: Target,
+    target: Target,
     options: Options = Options(),
     given: Sequence[Sample] | None = None,
     note: Note = silent,
@@ -120,41 +123,49 @@ def verify_target(
     """Verify one rule in this process.
 
     Args:
-        subject: the rule.
+        target: the rule.
         options: how much is tried.
         given: calls in place of the author's.
         note: is told what is about to be tried.
         beneath: rules of other ops that are installed, for its gradients.
     """
     began = time.monotonic()
-    report = Report(subject.name, subject.owner, "", (), (), 0, 0)
-    if subject.op is None or subject.rule is None:
-        return Verified(subject.name, subject.plugin, report, note=subject.problem)
+    report = Report(target.name, target.owner, "", (), (), 0, 0)
+    if target.op is None or target.problem:
+        return Verified(target.name, target.plugin, report, note=target.problem)
     note("looking for samples")
-    source = subject.samples if given is None else (lambda: given)
+    source = target.samples if given is None else (lambda: given)
     try:
-        samples = samples_for(subject.op, source, options.samples)
+        samples = samples_for(target.op, source, options.samples)
     except Exception as error:
         told = f"its samples cannot be had: {said(error)}"
-        return Verified(subject.name, subject.plugin, report, note=told)
+        return Verified(target.name, target.plugin, report, note=told)
+    if target.whole_calls:
+        report, of_torch = _by_whole_calls(target, samples, options, note, beneath)
+        told = f"{NO_ROWS}: {target.whole_calls}"
+        if of_torch:
+            told += f"; left as in torch, where they are wrong too: {', '.join(of_torch)}"
+        seconds = time.monotonic() - began
+        return Verified(target.name, target.plugin, report, samples.source, told, seconds)
+    assert target.rule is not None
     report = check(
-        subject.op,
+        target.op,
         samples.calls,
-        subject.rule,
-        owner=subject.owner,
-        schema_info=subject.schema_info,
-        allow_uneven_sharding=subject.allow_uneven_sharding,
-        allow_empty_pieces=subject.allow_empty_pieces,
+        target.rule,
+        owner=target.owner,
+        schema_info=target.schema_info,
+        allow_uneven_sharding=target.allow_uneven_sharding,
+        allow_empty_pieces=target.allow_empty_pieces,
         budget=options.budget,
         seed=options.seed,
-        by_pieces=not takes_local_sizes(subject.op),
+        by_pieces=not takes_local_sizes(target.op),
         sizes=options.sizes,
         note=note,
     )
     if options.dispatched:
-        report = _with_dispatch(subject, report, samples, options, note, beneath)
+        report = _with_dispatch(target, report, samples, options, note, beneath)
     seconds = time.monotonic() - began
-    return Verified(subject.name, subject.plugin, report, samples.source, samples.note, seconds)
+    return Verified(target.name, target.plugin, report, samples.source, samples.note, seconds)
 
 
 def verify(
@@ -183,26 +194,25 @@ def verify(
     Raises:
         SettingsError: for a pattern that names nothing.
     """
-    subjects = find_targets(settings, patterns)
+    targets = find_targets(settings, patterns)
     found = samples or {}
     tasks = [
-        Task(settings, tuple(patterns), s.key, options, _frozen(found.get(s.name)))
-        for s in subjects
+        Task(settings, tuple(patterns), s.key, options, _frozen(found.get(s.name))) for s in targets
     ]
     deadline = None if seconds is None else time.monotonic() + seconds
-    return subjects, _outcomes(tasks, {s.key: s for s in subjects}, processes, deadline)
+    return targets, _outcomes(tasks, {s.key: s for s in targets}, processes, deadline)
 
 
 def verify_task(task: Task, note: Note) -> Verified:
     """Verify one rule in this process, which was started for it."""
     torch.set_num_threads(1)
     lookup = _Lookup(task.settings, task.patterns)
-    subject, beneath = _subjects(lookup)[task.key], _beneath(lookup)
-    return verify_target(subject, task.options, task.samples, note, beneath=beneath)
+    target, beneath = _targets(lookup)[task.key], _beneath(lookup)
+    return verify_target(target, task.options, task.samples, note, beneath=beneath)
 
 
 def _outcomes(
-    tasks: Sequence[Task], subjects: Mapping[Key, Target], processes: int, deadline: float | None
+    tasks: Sequence[Task], targets: Mapping[Key, Target], processes: int, deadline: float | None
 ) -> Iterator[Verified]:
     if not tasks:
         return
@@ -219,9 +229,9 @@ def _outcomes(
             yield outcome.result
         elif again is not None:
             # Not left out where the time is over, or the crash would be lost.
-            yield from _outcomes([again], subjects, 1, None)
+            yield from _outcomes([again], targets, 1, None)
         else:
-            yield lost(subjects[outcome.task.key], outcome)
+            yield lost(targets[outcome.task.key], outcome)
 
 
 def more_careful(outcome: Outcome[Task, Verified]) -> Task | None:
@@ -241,17 +251,17 @@ def more_careful(outcome: Outcome[Task, Verified]) -> Task | None:
     return None
 
 
-def lost(subject: Target, outcome: Outcome[Task, Verified]) -> Verified:
+def lost(target: Target, outcome: Outcome[Task, Verified]) -> Verified:
     """Make an outcome of a process that was lost: what it was doing is the finding."""
     died = outcome.state == "died"
     finding = Finding("crash" if died else "untested", outcome.told)
-    report = Report(subject.name, subject.owner, "", (finding,), (), int(died), 0)
+    report = Report(target.name, target.owner, "", (finding,), (), int(died), 0)
     failed = outcome.state == "raised"
-    return Verified(subject.name, subject.plugin, report, "", outcome.told, outcome.seconds, failed)
+    return Verified(target.name, target.plugin, report, "", outcome.told, outcome.seconds, failed)
 
 
 def _with_dispatch(
-    subject: Target,
+    target: Target,
     report: Report,
     samples: Samples,
     options: Options,
@@ -265,10 +275,8 @@ def _with_dispatch(
     """
     if any(finding.kind in ("raises", "malformed") for finding in report.errors):
         return report  # the host would refuse to run it
-    seen = _dispatched(subject, samples, options, note, {})
-    if seen.errors and beneath and subject.entry is not None:
-        again = _dispatched(subject, samples, options, note, beneath)
-        seen = seen if again.errors else again
+    calls = samples.calls[: options.dispatched]
+    seen = _in_every_company(target, calls, options, note, beneath)
     return replace(
         report,
         findings=tuple(sorted((*report.findings, *seen.findings), key=lambda f: not f.is_error)),
@@ -276,19 +284,59 @@ def _with_dispatch(
     )
 
 
-def _dispatched(
-    subject: Target,
+def _by_whole_calls(
+    target: Target,
     samples: Samples,
     options: Options,
     note: Note,
     beneath: Mapping[OpOverload, Entry],
+) -> tuple[Report, list[str]]:
+    """Judge a rule by all its samples on DTensors, with more drawn placements of their inputs.
+
+    Returns:
+        The report, and the calls that are wrong only as they are in torch alone: a rule that
+        amends torch's own says nothing of these.
+    """
+    more = replace(options, draws=_DRAWS_OF_WHOLE_CALLS * options.draws)
+    report = _in_every_company(target, samples.calls, more, note, beneath)
+    report = replace(report, owner=target.owner, rule=str(target.rule or "torch's own, amended"))
+    if target.rule is not None or not report.errors:
+        return report, []
+    bare = _dispatched(replace(target, entry=None), samples.calls, more, note, {})
+    of_torch = {(found.about, found.evidence) for found in bare.errors}
+    shared = [found for found in report.errors if (found.about, found.evidence) in of_torch]
+    findings = tuple(found for found in report.findings if found not in shared)
+    return replace(report, findings=findings), [found.about for found in shared]
+
+
+def _in_every_company(
+    target: Target,
+    calls: Sequence[Sample],
+    options: Options,
+    note: Note,
+    beneath: Mapping[OpOverload, Entry],
 ) -> Report:
-    assert subject.op is not None
-    with _in_force(subject, beneath):
+    """Run calls on DTensors; what is wrong only beside some other rules is no fault of this one."""
+    seen = _dispatched(target, calls, options, note, {})
+    if seen.errors and beneath and target.entry is not None:
+        again = _dispatched(target, calls, options, note, beneath)
+        seen = seen if again.errors else again
+    return seen
+
+
+def _dispatched(
+    target: Target,
+    calls: Sequence[Sample],
+    options: Options,
+    note: Note,
+    beneath: Mapping[OpOverload, Entry],
+) -> Report:
+    assert target.op is not None
+    with _in_force(target, beneath):
         return check_installed(
-            subject.op,
-            samples.calls[: options.dispatched],
-            rule=subject.rule,
+            target.op,
+            calls,
+            rule=target.rule,
             draws=options.draws,
             seed=options.seed,
             note=note,
@@ -296,14 +344,14 @@ def _dispatched(
 
 
 @contextmanager
-def _in_force(subject: Target, beneath: Mapping[OpOverload, Entry]) -> Iterator[None]:
+def _in_force(target: Target, beneath: Mapping[OpOverload, Entry]) -> Iterator[None]:
     """Have an op decided by this rule, whatever else is installed; torch's by torch alone."""
-    assert subject.op is not None
-    if subject.entry is None:
+    assert target.op is not None
+    if target.entry is None:
         yield
         return
-    entries = {**beneath, subject.op: subject.entry}
-    layer = Layer(f"a check of {subject.name}", height=3, entries=entries)
+    entries = {**beneath, target.op: target.entry}
+    layer = Layer(f"a check of {target.name}", height=3, entries=entries)
     LOAN.add(layer)
     try:
         yield
@@ -318,7 +366,7 @@ class _Lookup:
 
 
 @lru_cache(maxsize=4)
-def _subjects(lookup: _Lookup) -> dict[Key, Target]:
+def _targets(lookup: _Lookup) -> dict[Key, Target]:
     return {s.key: s for s in find_targets(lookup.settings, lookup.patterns)}
 
 
