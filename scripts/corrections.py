@@ -16,7 +16,8 @@ HEAD = """\
 # What torch's own rules have wrong
 
 The plugin [corrections](../plugins/corrections/README.md) mends torch call by call. This page is
-written by `scripts/corrections.py` from its entries. A counterexample is a call on two ranks:
+written by `scripts/corrections.py` from its entries. A counterexample is a call on two ranks,
+if it does not say more:
 `uint8 200 and 100` is what they hold of a partial tensor, four elements of it; `float64[3,2]` is
 a tensor of that shape that holds 1, 2, 3, .... `tests/corrections` runs each of them on simulated
 ranks, on each version of torch: bare torch gives another number than one process does, or raises
@@ -104,9 +105,10 @@ def _call_lines(strategy: SingleDimStrategy) -> Iterator[str]:
 
 
 def _shown(shown: Counterexample) -> str:
+    told = str(shown) if shown.ranks == 2 else f"{shown} on {shown.ranks} ranks"
     if shown.hangs:
-        return f"{shown} (bare torch never returns)"
-    return f"{shown} (bare torch raises)" if shown.raises else str(shown)
+        return f"{told} (bare torch never returns)"
+    return f"{told} (bare torch raises)" if shown.raises else told
 
 
 def _versions(shown: Counterexample) -> str:
