@@ -391,6 +391,27 @@ class MutationError(RegistryError, RuntimeError):
         )
 
 
+class MovedArgumentError(RegistryError, RuntimeError):
+    """torch would decide an op by its decomposition, and move what cannot be moved."""
+
+    def __init__(
+        self, op: str, argument: str, placements: str, is_written: bool, explain: str = ""
+    ) -> None:
+        self.op = op
+        self.argument = argument
+        why = (
+            "the op writes to it, and the write would be lost"
+            if is_written
+            else "it is passed by keyword, and torch never moves it"
+        )
+        super().__init__(
+            f"{op}: torch's decomposition of the op has no choice that leaves {argument!r} where it"
+            f" is, {placements}; {why}.\n"
+            f"  Redistribute {argument!r} first, or use a form of the op that returns its result.\n"
+            f"{see_why(op, explain)}"
+        )
+
+
 class ShardOrderError(RegistryError, RuntimeError):
     """A tensor is cut in an order of its own, which an op would take for the default one."""
 

@@ -1,7 +1,8 @@
-"""Ops that torch takes apart where it has no rule, and the order in which it tries placements.
+"""Ops that torch takes apart where it has no rule: what is changed in how it chooses for them.
 
-torch lists the placements out of a set, so among equally cheap choices the hash of a string
-decides, and two ranks may decide differently. While torch's rules are adopted the list is sorted.
+Choices that would lose a write are left out, see `torch_runtime.decomposition`. torch also lists
+the placements that it tries out of a set, so among equally cheap choices the hash of a string
+decides, and two ranks may decide differently; while torch's rules are adopted the list is sorted.
 """
 
 from __future__ import annotations
@@ -9,29 +10,49 @@ from __future__ import annotations
 from typing import Any
 
 from torch._ops import OpOverload
-from torch.distributed.tensor._op_schema import OpSchema
+from torch.distributed.tensor._op_schema import OpSchema, OpStrategy
 
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER
 from dtensor_registry.torch_runtime.compat import RULE_TABLES
+from dtensor_registry.torch_runtime.decomposition import leave_in_place
 from dtensor_registry.torch_runtime.dispatcher import propagator
 
 _CANDIDATES = "_get_candidate_placements"
 
 
+_PROPAGATE = "propagate_strategy"
+
+
 def hook_in() -> None:
-    """Sort the candidates of torch's decomposition strategy."""
+    """Leave choices out that lose a write."""
     strategy = propagator().decomp_strategy
+    torchs = getattr(type(strategy), _PROPAGATE)
+
+    def propagate(op_schema: OpSchema, *rest: Any) -> Any:
+        found = torchs(strategy, op_schema, *rest)
+        return leave_in_place(op_schema, found) if isinstance(found, OpStrategy) else found
+
+    setattr(strategy, _PROPAGATE, propagate)
+
+
+def unhook() -> None:
+    """Let torch choose, and list its candidates, as it does."""
+    propagator().decomp_strategy.__dict__.pop(_PROPAGATE, None)
+    sort_candidates(False)
+
+
+def sort_candidates(wanted: bool) -> None:
+    """Have torch try placements in an order of their own, or as it does."""
+    strategy = propagator().decomp_strategy
+    if not wanted:
+        strategy.__dict__.pop(_CANDIDATES, None)
+        return
     torch_candidates = getattr(type(strategy), _CANDIDATES)
 
     def candidates(op_schema: OpSchema) -> list[tuple[Any, ...]]:
         return sorted(torch_candidates(op_schema), key=_order)
 
     setattr(strategy, _CANDIDATES, candidates)
-
-
-def unhook() -> None:
-    """Let torch list its candidates as it does."""
-    propagator().decomp_strategy.__dict__.pop(_CANDIDATES, None)
 
 
 def is_decomposed(op: OpOverload) -> bool:

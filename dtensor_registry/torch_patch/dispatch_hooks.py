@@ -20,7 +20,7 @@ from torch.distributed.tensor._op_schema import OpInfo, OpSchema
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry.errors import MixedTensorsError, NoStrategyError
+from dtensor_registry.errors import MixedTensorsError, MovedArgumentError, NoStrategyError
 from dtensor_registry.torch_patch.decompositions import is_decomposed
 from dtensor_registry.torch_patch.table_patcher import has_rule
 from dtensor_registry.torch_runtime.amended import AmendedTorch
@@ -244,6 +244,8 @@ class DispatchHooks:
             return
         if self._binder.is_left_to_torch(op):
             return
+        if isinstance(error.__cause__, MovedArgumentError):
+            raise error.__cause__
         unshaped = waits_for_shapes(error)
         call = read_arguments(op, args, kwargs, None)
         inputs = ", ".join(

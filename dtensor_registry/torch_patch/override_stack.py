@@ -423,6 +423,7 @@ class Loan:
             setattr(_sharding_prop, decide.EXPAND, decide.TORCH_EXPAND)
             cache_invalidation.unhook()
             program_rules.unhook()
+            decompositions.unhook()
             self._hooks.unhook()
             self._hooked = False
         if self._layers and not self._hooked:
@@ -432,14 +433,12 @@ class Loan:
                 lambda schema: self.bind_missing(schema.op, specs_in(schema)), self.amended
             )
             program_rules.hook_in(self.register)
+            decompositions.hook_in()
             self._hooks.hook_in()
         counting = self.uncovered
         adopts = any(layer.adopts for layer in counting)
         decide.adopt(adopts)
-        if adopts:
-            decompositions.hook_in()
-        else:
-            decompositions.unhook()
+        decompositions.sort_candidates(adopts)
         move_prices.assume({name: link for layer in counting for name, link in layer.links.items()})
         compile_caches.mark(self._digest())
         cache_invalidation.renew(in_dispatch=False)

@@ -152,7 +152,7 @@ def read_call(
         rows,
         num_outputs,
         inputs,
-        () if executing and rule.fallback is not None else _ties(known, declared),
+        () if executing and rule.fallback is not None else ties(known, declared),
         rule.allow_uneven_sharding,
         every_rank_has_some=not rule.allow_empty_pieces,
         grouped=grouped,
@@ -177,7 +177,7 @@ def _misplaced(rows: Sequence[Row], metas: Sequence[TensorMeta | None]) -> str |
     return None
 
 
-def _ties(known: OpFacts, declared: Sequence[tuple[str, Parameter]]) -> tuple[tuple[int, int], ...]:
+def ties(known: OpFacts, declared: Sequence[tuple[str, Parameter]]) -> tuple[tuple[int, int], ...]:
     """Pair each output that is a mutated argument itself with that input."""
     outputs = [alias for tensor, alias in known.outputs if tensor]
     return tuple(

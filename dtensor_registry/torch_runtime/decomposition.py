@@ -1,4 +1,8 @@
-"""What torch's decomposition of an op allows for a call that no row of a rule fits."""
+"""What torch's decomposition of an op allows for a call.
+
+torch takes the cheapest of its choices, also one that moves what the op writes to, whose write is
+lost then, or a tensor passed by keyword, which its dispatch never moves. Such choices are left out.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,19 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpSchema, OpSpec, OpStrategy, TupleStrategy
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
+from dtensor_registry.errors import MovedArgumentError
 from dtensor_registry.planner import Candidate, objection
 from dtensor_registry.planner.problem import show_combination
-from dtensor_registry.torch_runtime.call import Call
+from dtensor_registry.torch_runtime.call import Call, ties
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
 from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry.torch_runtime.explain_command import command_for
+from dtensor_registry.torch_runtime.schema import facts, input_names
 
 
 def is_composite(op: OpOverload) -> bool:
@@ -33,9 +41,6 @@ def is_composite(op: OpOverload) -> bool:
 def decomposition_choices(call: Call, op_schema: OpSchema, output_meta: Any) -> list[Candidate]:
     """List what torch's decomposition allows for a call, cheapest first, ties by what is printed.
 
-    A choice that moves what the op writes to, or a keyword tensor, is left out: torch would take
-    it, and lose the write.
-
     Args:
         call: the call, read for the expansion.
         op_schema: the same, its tensors given as strategies, each with one source.
@@ -46,7 +51,7 @@ def decomposition_choices(call: Call, op_schema: OpSchema, output_meta: Any) -> 
     """
     strategy = propagator().decomp_strategy
     given = (_with_specs(op_schema), output_meta)
-    wanted = len(inspect.signature(strategy.propagate_strategy).parameters)
+    wanted = len(inspect.signature(type(strategy).propagate_strategy).parameters) - 1  # no self
     # The op's parts run on meta tensors; a mode of fake ones would make others of these.
     with unset_fake_temporarily(), disable_proxy_modes_tracing():
         found = strategy.propagate_strategy(*given[:wanted])
@@ -56,6 +61,45 @@ def decomposition_choices(call: Call, op_schema: OpSchema, output_meta: Any) -> 
         (c for c in choices if objection(call.problem, c.outputs, c.inputs) is None),
         key=lambda c: (c.cost, show_combination(c.outputs, c.inputs)),
     )
+
+
+def leave_in_place(op_schema: OpSchema, found: OpStrategy) -> OpStrategy:
+    """Leave choices out that move an argument which the op writes to, or one passed by keyword.
+
+    Args:
+        op_schema: a call, its tensors given as specs.
+        found: what torch derived from the op's decomposition.
+
+    Raises:
+        MovedArgumentError: if no choice is left.
+    """
+    op, known = op_schema.op, facts(op_schema.op)
+    arguments = (op_schema.args_schema, op_schema.kwargs_schema)
+    declared = input_names(op, *arguments, lambda value: isinstance(value, DTensorSpec))
+    pinned = {at: a for at, (_, a) in enumerate(declared) if a.is_written or a.is_keyword}
+    if not pinned:
+        return found
+    specs = [value for value in tree_leaves(arguments) if isinstance(value, DTensorSpec)]
+
+    def stays(choice: OpSpec) -> bool:
+        inputs, outputs = choice.input_specs or (), _outputs(choice)
+        pairs: list[tuple[DTensorSpec | None, DTensorSpec]]
+        pairs = [(inputs[at], specs[at]) for at in pinned]
+        pairs += [(outputs[output], specs[at]) for output, at in ties(known, declared)]
+        return all(is_now is None or is_now.placements == was.placements for is_now, was in pairs)
+
+    kept = [choice for choice in found.strategies if stays(choice)]
+    if not kept:
+        at = next(iter(pinned))
+        placed, is_written = str(specs[at].placements), pinned[at].is_written
+        name, explain = declared[at][0], command_for(op_schema)
+        raise MovedArgumentError(str(op), name, placed, is_written, explain)
+    return OpStrategy(kept)
+
+
+def _outputs(choice: OpSpec) -> Sequence[DTensorSpec | None]:
+    given = choice.output_specs
+    return given if isinstance(given, Sequence) else (given,)
 
 
 def _with_specs(op_schema: OpSchema) -> OpSchema:
@@ -78,12 +122,13 @@ def _with_specs(op_schema: OpSchema) -> OpSchema:
 
 def _candidate(spec: OpSpec) -> Candidate:
     """Read one of torch's choices."""
-    given = spec.output_specs
-    outputs: Sequence[Any] = given if isinstance(given, Sequence) else (given,)
     inputs = tuple(placements_from_torch(each.placements) for each in spec.input_specs or ())
     return Candidate(
         rows=(),
-        outputs=tuple(None if o is None else placements_from_torch(o.placements) for o in outputs),
+        outputs=tuple(
+            None if output is None else placements_from_torch(output.placements)
+            for output in _outputs(spec)
+        ),
         inputs=inputs,
         costs=tuple(map(tuple, spec.redistribute_cost or [[0.0]] * len(inputs))),
     )

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import dtensor_registry as dr
 from dtensor_registry import SchemaInfo, errors
-from tests.never_worse.comparison import Comparison
+from tests.never_worse.comparison import Comparison, Program
 
 
 @pytest.fixture
@@ -75,7 +75,8 @@ def test_an_error_says_what_stops_the_rule_and_what_stops_the_decomposition(
         torch.ops.aten.hardswish_.default(x)
     assert isinstance(raised.value.__cause__, errors.InPlacePlacementError)
     said = str(raised.value.__cause__)
-    assert said.endswith("it has no choice that leaves what the op writes to in its place")
+    assert "Nor can torch run it by the op's decomposition: " in said
+    assert "no choice that leaves 'self' where it is, (Partial(sum),)" in said
 
 
 @pytest.mark.parametrize("op", ["addmv_", "addr_", "addbmm_", "baddbmm_", "addmm_"])
@@ -115,3 +116,28 @@ def test_a_fallback_before_decompositions_runs_an_op_that_corrections_amend(
     assert told.decider == "fallback"
     assert [p.name for p in told.providers if p.decides] == ["fallback replicate"]
     assert told.providers[0].name == "corrections"
+
+
+WRITES: dict[str, tuple[Program, tuple[torch.Tensor, ...], tuple[str, ...]]] = {
+    "index_copy_": (
+        lambda x, i, y: x.index_copy_(1, i, y),
+        (torch.zeros(4, 4), torch.tensor([3, 1]), torch.ones(4, 2)),
+        ("S(1)", "R", "S(1)"),
+    ),
+    "masked_fill_": (
+        lambda x, m, v: x.masked_fill_(m, v),
+        (torch.zeros(4, 4), torch.eye(4) > 0, torch.tensor(3.0)),
+        ("P(sum)", "S(0)", "R"),
+    ),
+}
+"""Writes that torch decides by a decomposition, and moves what is written to."""
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_that_a_decomposition_would_lose_is_refused_by_name(
+    compare: Callable[..., Comparison], name: str
+) -> None:
+    program, tensors, placements = WRITES[name]
+    found = compare(2).outcomes({name: program}, *zip(tensors, placements, strict=True))
+    assert found[name].error.startswith(f"MovedArgumentError: aten.{name}.")
+    assert "no choice that leaves 'self' where it is" in found[name].error
