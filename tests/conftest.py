@@ -27,7 +27,7 @@ PLUGINS_FIRST = ("*", "pointwise", "matrix", "structure", "corrections", "torch"
 """Setting `order` under which the plugins of this repository replace torch's own rules."""
 
 PLUGINS = Path(__file__).resolve().parents[1] / "plugins"
-RANK_PROGRAM = Path(__file__).with_name("torch_rules") / "rank_program.py"
+RANK_PROGRAM = Path(__file__).with_name("installation") / "rank_program.py"
 TABLES = (
     "op_single_dim_strategy_funcs",
     "op_strategy_funcs",

@@ -16,8 +16,6 @@ from torch.nn import functional
 from acme_kernels import rms_norm, swiglu
 
 BYTES = 256
-THRESHOLD = 1e-3
-"""What attention adds to the residual stream is brought this much nearer to 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,8 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Attention and feed-forward, each normalised before and added to the residual stream.
 
-    What attention adds is soft-thresholded first: where it has little to say, it says nothing.
+    What attention adds goes through `mish` first, a smooth function that lets little of what is
+    negative pass. (A function with a kink would turn rounding into a gradient of another piece.)
     """
 
     def __init__(self, size: ModelSize) -> None:
@@ -99,7 +98,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        x = x + functional.softshrink(self.attention(self.attention_norm(x)), THRESHOLD)
+        x = x + functional.mish(self.attention(self.attention_norm(x)))
         y: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return y
 
