@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dtensor_registry import (
+    Compute,
     Counterexample,
     Held,
     MoveFirst,
@@ -13,6 +14,11 @@ from dtensor_registry import (
     PlacedTensor,
     SingleDimStrategy,
     amended,
+)
+from dtensor_registry_corrections.all_dims import (
+    or_over_all_dims,
+    over_all_dims,
+    shows_all_dims,
 )
 
 EXTREMES: dict[str, tuple[Any, ...]] = {
@@ -30,11 +36,13 @@ NORMS = ("aten.linalg_vector_norm.default", "aten.norm.Scalar")
 FOURIER = ("aten._fft_r2c.default",)  # complex numbers have no largest: none is pending
 
 
-def extreme_of_an_empty_piece(call: PlacedCall) -> MoveFirst | None:
+def extreme_of_an_empty_piece(call: PlacedCall) -> Compute | MoveFirst | None:
     """Gather a tensor of which some rank would have nothing to reduce.
 
     That rank would raise alone, and the others would wait for it.
     """
+    if call.arguments.get("keepdim") and (named := over_all_dims(call)):
+        return named
     tensor = call.tensors["self"]
     wrong = _empty_where_reduced(tensor, call.arguments.get("dim"))
     return MoveFirst({"self": tensor.replicated(*wrong)}) if wrong else None
@@ -100,17 +108,19 @@ REDUCTIONS: tuple[SingleDimStrategy, ...] = (
             ),
             # For it torch cuts no dim that is smaller than the mesh; of 4 the last of 3 has none.
             Counterexample("S(0)", (_FOUR,), op="aten.aminmax.default", raises=True, ranks=3),
+            shows_all_dims("aten.amin.default"),
         ),
     ),
     SingleDimStrategy(
         list(NORMS),
         amended(
-            norm_of_empty_or_pending,
+            or_over_all_dims(norm_of_empty_or_pending),
             because="a norm is taken of an empty piece, or of a maximum that is yet to be found",
         ),
         shows=(
             Counterexample("S(0)", (_ROW, float("inf")), raises=True),
             Counterexample("P(max)", (Held("float64", -8.0, 1.0), float("inf"))),
+            shows_all_dims("aten.linalg_vector_norm.default"),
         ),
     ),
     SingleDimStrategy(

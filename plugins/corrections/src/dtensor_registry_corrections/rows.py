@@ -5,6 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from dtensor_registry import MoveFirst, PlacedCall, SingleDimStrategy, amended, without
+from dtensor_registry_corrections.all_dims import (
+    BECAUSE,
+    Amend,
+    or_over_all_dims,
+    shows_all_dims,
+)
 from dtensor_registry_corrections.arithmetic import ARITHMETIC
 from dtensor_registry_corrections.correction import Correction
 from dtensor_registry_corrections.elements import ELEMENTS
@@ -12,6 +18,9 @@ from dtensor_registry_corrections.whole import WHOLE
 
 CORRECTIONS: tuple[Correction, ...] = (*ARITHMETIC, *ELEMENTS, *WHOLE)
 """All corrections of rows; docs/corrections.md is written from them."""
+
+_NAMING_DIMS = ("aten.linalg__powsum.default", "aten.nansum.default", "aten.sum.dim_IntList")
+"""Ops with such corrections that also take no dims for all; see `all_dims`."""
 
 
 def of_op(op: str) -> tuple[Correction, ...]:
@@ -23,10 +32,14 @@ def _strategy(op: str) -> SingleDimStrategy:
     corrections = of_op(op)
     shows = tuple(example for correction in corrections for example in correction.examples)
     if all(correction.reduces for correction in corrections):
-        because = "; ".join(dict.fromkeys(correction.because for correction in corrections))
-        return SingleDimStrategy(
-            op, amended(partial(_reduced_first, op), because=because), shows=shows
-        )
+        reasons = [correction.because for correction in corrections]
+        amend: Amend = partial(_reduced_first, op)
+        if op in _NAMING_DIMS:
+            amend = or_over_all_dims(amend)
+            reasons.append(BECAUSE)
+            shows = (*shows, shows_all_dims(op))
+        because = "; ".join(dict.fromkeys(reasons))
+        return SingleDimStrategy(op, amended(amend, because=because), shows=shows)
     keys = [each.schema_info for each in corrections if each.schema_info is not None]
     return SingleDimStrategy(
         op,

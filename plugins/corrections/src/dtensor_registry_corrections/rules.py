@@ -10,6 +10,7 @@ Each module adds its own strategies to the table:
 from __future__ import annotations
 
 from dtensor_registry import SingleDimStrategy
+from dtensor_registry_corrections.all_dims import ALL_DIMS
 from dtensor_registry_corrections.convolution import CONVOLUTIONS
 from dtensor_registry_corrections.fills import FILLS
 from dtensor_registry_corrections.indexing import INDEXING
@@ -20,6 +21,7 @@ from dtensor_registry_corrections.rows import WITHOUT_WRONG_ROWS
 from dtensor_registry_corrections.views import VIEWS
 
 STRATEGIES: tuple[SingleDimStrategy, ...] = (
+    *ALL_DIMS,
     *CONVOLUTIONS,
     *FILLS,
     *INDEXING,
