@@ -229,3 +229,32 @@ def show_placements(placements: Iterable[Placement | ShardingPlaceholder | None]
     'S(0), -'
     """
     return ", ".join("-" if p is None else str(p) for p in placements)
+
+
+def show_placed(placements: Iterable[object] | None) -> str:
+    """Print the placements of one tensor on a mesh; `-` for one that is no tensor.
+
+    >>> show_placed((Shard(0), REPLICATE)), show_placed(None)
+    ('(S(0), R)', '-')
+    """
+    return "-" if placements is None else f"({', '.join(map(str, placements))})"
+
+
+def show_choice(
+    outputs: Iterable[Iterable[object] | None], inputs: Iterable[Iterable[object] | None]
+) -> str:
+    """Print what each output has on a mesh, and what each input must have for it.
+
+    >>> show_choice([], [(REPLICATE,), (Shard(0),)])
+    '() <- (R), (S(0))'
+    """
+    return show_sides(map(show_placed, outputs), map(show_placed, inputs))
+
+
+def show_sides(outputs: Iterable[str], inputs: Iterable[str]) -> str:
+    """Print a row or a choice, whose entries are printed already.
+
+    >>> show_sides(["S(0)"], ["S(0)", "R"])
+    'S(0) <- S(0), R'
+    """
+    return " <- ".join(", ".join(side) or "()" for side in (outputs, inputs))

@@ -1,4 +1,4 @@
-"""How a mistake in a setting is told: in which source it is, what is wrong, what to write."""
+"""Messages about mistakes in settings: in which source one is, what is wrong, what to write."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WANTED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Source:
     """One source of settings.
 
     Attributes:
@@ -56,10 +56,10 @@ class Place:
     variable: str = ""
 
     @classmethod
-    def of_variable(cls, variable: str, value: str) -> Place:
+    def of_variable(cls, variable: str, value: str) -> Source:
         """Read a variable: two underscores lead into a table, a list or table is JSON.
 
-        >>> Place.of_variable("DTENSOR_REGISTRY_LINKS__TP__LATENCY", "1").data
+        >>> Source.of_variable("DTENSOR_REGISTRY_LINKS__TP__LATENCY", "1").data
         {'links': {'tp': {'latency': '1'}}}
         """
         data: Any = value
@@ -93,65 +93,65 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices) or 'none'}"
 
 
-def tell_unknown(path: Sequence[str], valid: Iterable[str], places: Sequence[Place]) -> str:
+def unknown_message(path: Sequence[str], valid: Iterable[str], sources: Sequence[Source]) -> str:
     """Tell of a name that is no setting.
 
-    >>> tell_unknown(["ordre"], ["order"], [Place("a.toml", {"ordre": []})])
+    >>> unknown_message(["ordre"], ["order"], [Source("a.toml", {"ordre": []})])
     "a.toml: ordre is no setting; did you mean 'order'?"
     """
-    place = place_of(path, places)
-    if place.name == TOML and path[0] in _HEADERS:
+    source = source_of(path, sources)
+    if source.name == TOML and path[0] in _HEADERS:
         return (
             f"{TOML}: [{path[0]}] is no setting; here settings stand without a header\n"
             f"  Take out  [tool.{TABLE}]  and write  [pins]  for  [tool.{TABLE}.pins]"
         )
-    return f"{_of(place)}{'.'.join(path)} is no setting; {nearest(path[-1], valid)}"
+    return f"{_of(source)}{'.'.join(path)} is no setting; {nearest(path[-1], valid)}"
 
 
-def tell_unusable(problem: Mapping[str, Any], places: Sequence[Place]) -> str:
+def unusable_message(problem: Mapping[str, Any], sources: Sequence[Source]) -> str:
     """Tell of a value that cannot be used.
 
     Args:
         problem: as pydantic lists it.
-        places: all sources, the first that has a value decides it.
+        sources: all sources, the first that has a value decides it.
 
     >>> problem = {"loc": ("order",), "type": "tuple_type", "msg": "", "input": "torch"}
-    >>> print(tell_unusable(problem, [Place("a.toml", {"order": "torch"})]))
+    >>> print(unusable_message(problem, [Source("a.toml", {"order": "torch"})]))
     a.toml: order = 'torch': must be a list of texts, such as ["torch"]
     """
     path, value = problem["loc"], problem["input"]
-    place = place_of(path, places)
+    source = source_of(path, sources)
     wanted = _WANTED.get(problem["type"], problem["msg"])
     key = ".".join(map(str, path))
-    told = f"{_of(place)}{key} = {shown(value)}: {wanted.removeprefix('Value error, ')}"
+    message = f"{_of(source)}{key} = {shown(value)}: {wanted.removeprefix('Value error, ')}"
     listed = _listed(value) if problem["type"] == "tuple_type" else ""
-    if place.variable and problem["type"] in _WANTED and key == _key(place.variable):
-        return f"{told}\n{_remedy(place.variable, listed)}"
-    return f"{told}, such as {listed}" if listed else told
+    if source.variable and problem["type"] in _WANTED and key == _key(source.variable):
+        return f"{message}\n{_remedy(source.variable, listed)}"
+    return f"{message}, such as {listed}" if listed else message
 
 
-def tell_misspelt_places(files: Iterable[str], tables: Iterable[str]) -> list[str]:
+def misspelt_messages(files: Iterable[str], tables: Iterable[str]) -> list[str]:
     """Tell of files and tables that nobody reads, since their names have a hyphen.
 
     Args:
         files: names in the working directory.
         tables: names under `[tool]` in pyproject.toml.
 
-    >>> tell_misspelt_places(["pyproject.toml"], ["dtensor-registry"])
+    >>> misspelt_messages(["pyproject.toml"], ["dtensor-registry"])
     ['pyproject.toml: [tool.dtensor-registry] is not read; write [tool.dtensor_registry]']
     """
     wrong = TABLE.replace("_", "-")
-    told = []
+    messages = []
     if f"{wrong}.toml" in files:
-        told.append(f"{wrong}.toml is not read; name it {TOML}")
+        messages.append(f"{wrong}.toml is not read; name it {TOML}")
     if wrong in tables:
-        told.append(f"{PYPROJECT}: [tool.{wrong}] is not read; write [tool.{TABLE}]")
-    return told
+        messages.append(f"{PYPROJECT}: [tool.{wrong}] is not read; write [tool.{TABLE}]")
+    return messages
 
 
-def place_of(path: Sequence[Any], places: Sequence[Place]) -> Place:
+def source_of(path: Sequence[Any], sources: Sequence[Source]) -> Source:
     """Find the source that decides a setting: the first that has a value for it."""
-    return next((place for place in places if place.holds(path)), Place("", {}))
+    return next((source for source in sources if source.holds(path)), Source("", {}))
 
 
 def shown(value: Any) -> str:
@@ -167,8 +167,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"
 
 
-def _of(place: Place) -> str:
-    return f"{place.name}: " if place.name else ""
+def _of(source: Source) -> str:
+    return f"{source.name}: " if source.name else ""
 
 
 def _listed(value: object) -> str:
@@ -191,5 +191,5 @@ def _key(variable: str) -> str:
 def _remedy(variable: str, listed: str) -> str:
     """Say what to write into a variable, as near as can be to what was there."""
     example = listed or EXAMPLES.get(_key(variable), "[]")
-    told = f"  Write:  {variable}={shlex.quote(example)}"
-    return told if listed else f"{told}, or unset it"
+    message = f"  Write:  {variable}={shlex.quote(example)}"
+    return message if listed else f"{message}, or unset it"

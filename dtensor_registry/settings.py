@@ -40,12 +40,12 @@ from dtensor_registry.setting_mistakes import (
     PYPROJECT,
     TABLE,
     TOML,
-    Place,
-    place_of,
+    Source,
+    misspelt_messages,
     shown,
-    tell_misspelt_places,
-    tell_unknown,
-    tell_unusable,
+    source_of,
+    unknown_message,
+    unusable_message,
 )
 from dtensor_registry.setting_mistakes import nearest as nearest
 
@@ -234,7 +234,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Say which sources there are, the first that sets a field wins."""
-        rest = (InitSettingsSource(settings_cls, dict(place.data)) for place in _places())
+        rest = (InitSettingsSource(settings_cls, dict(source.data)) for source in _sources())
         return (init_settings, *rest)
 
 
@@ -289,7 +289,7 @@ def read_settings(**arguments: Any) -> Settings:
         raise _explained(error, arguments) from error
     except RecursionError as error:
         raise SettingsError("a setting is nested too deeply") from error
-    _refuse_misspelt_places()
+    _refuse_misspelt_sources()
     return settings
 
 
@@ -314,37 +314,37 @@ def _link_variables(variable: str) -> set[str]:
     return {f"{table}__{rest[0]}__{name.upper()}" for name in LinkSettings.model_fields}
 
 
-def _refuse_misspelt_places() -> None:
+def _refuse_misspelt_sources() -> None:
     """Names with a hyphen are nearly right, and what they hold would do nothing."""
     files = [path.name for path in Path().glob("*.toml")]
-    told = tell_misspelt_places(files, _table(PYPROJECT, "tool"))
+    told = misspelt_messages(files, _table(PYPROJECT, "tool"))
     if told:
         raise SettingsError("\n".join(told), files)
 
 
 def _explained(error: ValidationError, arguments: Mapping[str, Any]) -> SettingsError:
-    places = [Place("", arguments), *_places()]
+    sources = [Source("", arguments), *_sources()]
     parts: dict[str, type[BaseModel]] = {"fallback": FallbackSettings, "links": LinkSettings}
     lines, at_fault, keys = [], [], []
     for problem in error.errors():
         path = [str(part) for part in problem["loc"]]
-        at_fault.append(place_of(path, places).name or "arguments")
+        at_fault.append(source_of(path, sources).name or "arguments")
         keys.append(".".join(path))
         if problem["type"] == "extra_forbidden":
             fields = (parts[path[0]] if len(path) > 1 else Settings).model_fields
-            lines.append(tell_unknown(path, fields, places))
+            lines.append(unknown_message(path, fields, sources))
         else:
-            lines.append(tell_unusable(problem, places))
+            lines.append(unusable_message(problem, sources))
     return SettingsError("\n".join(lines), at_fault, keys)
 
 
-def _places() -> Iterator[Place]:
+def _sources() -> Iterator[Source]:
     """List the sources beside arguments, the first that sets a field wins."""
     named = [name for name in os.environ if name.upper() in _variables() | _link_variables(name)]
     for variable in sorted(named, key=lambda name: (-name.count("__"), name)):
-        yield Place.of_variable(variable, os.environ[variable])
-    yield Place(TOML, _table(TOML))
-    yield Place(PYPROJECT, _table(PYPROJECT, "tool", TABLE))
+        yield Source.of_variable(variable, os.environ[variable])
+    yield Source(TOML, _table(TOML))
+    yield Source(PYPROJECT, _table(PYPROJECT, "tool", TABLE))
 
 
 def _variables() -> set[str]:

@@ -26,7 +26,7 @@ from dtensor_registry.rules import Rule
 from dtensor_registry.settings import TORCH, Settings, read_settings
 
 
-class Provider(BaseModel):
+class ProviderRow(BaseModel):
     """Whose a rule is, where it was written, and how it prints."""
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +43,7 @@ class Provider(BaseModel):
         return f"{self.plugin} ({self.distribution} {self.version}, {self.source})"
 
 
-class ShadowedProvider(Provider):
+class ShadowedRow(ProviderRow):
     """A provider that did not win, and why."""
 
     reason: str
@@ -58,14 +58,14 @@ class OpRow(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     op: str
-    winner: Provider | None
+    winner: ProviderRow | None
     reason: str
     pending: bool
     torch_table: str | None
-    shadowed: tuple[ShadowedProvider, ...]
+    shadowed: tuple[ShadowedRow, ...]
 
 
-class FallbackRow(Provider):
+class FallbackRow(ProviderRow):
     """One fallback, in the order in which they are asked."""
 
     name: str
@@ -166,12 +166,12 @@ def _no_match(glob: str, ops: Iterable[str]) -> str:
 
 def _op_row(verdict: Verdict) -> OpRow:
     shadowed = [
-        ShadowedProvider(reason=loser.reason, **_provider(loser.contribution).model_dump())
+        ShadowedRow(reason=loser.reason, **_provider(loser.contribution).model_dump())
         for loser in verdict.shadowed
     ]
     winner = None if verdict.winner is None else _provider(verdict.winner)
     if verdict.program is not None:
-        winner = Provider(**_origin(verdict.program), rule=verdict.reason)
+        winner = ProviderRow(**_origin(verdict.program), rule=verdict.reason)
     return OpRow(
         op=verdict.op,
         winner=winner,
@@ -182,8 +182,8 @@ def _op_row(verdict: Verdict) -> OpRow:
     )
 
 
-def _provider(contribution: Contribution) -> Provider:
-    return Provider(**_origin(contribution.origin), rule=_rule_name(contribution.strategy.rule))
+def _provider(contribution: Contribution) -> ProviderRow:
+    return ProviderRow(**_origin(contribution.origin), rule=_rule_name(contribution.strategy.rule))
 
 
 def _fallback_row(fallback: Fallback) -> FallbackRow:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from dtensor_registry.explanation.values import (
     Choice,
     Explanation,
     Move,
-    Placed,
     Provider,
     Step,
     TensorShown,
 )
+from dtensor_registry.placements import show_choice, show_placed
 
 _COLLECTIVES = {
     "allgather": "all-gather",
@@ -24,24 +24,6 @@ _COLLECTIVES = {
     "impossible": "torch has no way to do this",
 }
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-
-
-def show_placed(placed: Placed | None) -> str:
-    """Print the placements of one tensor; `-` for one that is no tensor.
-
-    >>> show_placed(("S(0)", "R")), show_placed(None)
-    ('(S(0), R)', '-')
-    """
-    return "-" if placed is None else f"({', '.join(placed)})"
-
-
-def show_choice(outputs: Sequence[Placed | None], inputs: Sequence[Placed | None]) -> str:
-    """Print what each output has, and what each input must have for it.
-
-    >>> show_choice([("R",)], [("S(0)",), ("S(0)",)])
-    '(R) <- (S(0)), (S(0))'
-    """
-    return " <- ".join(", ".join(map(show_placed, side)) or "()" for side in (outputs, inputs))
 
 
 def show_bytes(count: float) -> str:

@@ -11,8 +11,8 @@ from dtensor_registry.errors import AskedError
 from dtensor_registry.explanation import AskedChoice, Choice, WhyNot, parse_choice
 from dtensor_registry.explanation.listing import Listed, Listing
 from dtensor_registry.explanation.moves import choice_of, mesh_dims_of, placed
-from dtensor_registry.explanation.text import show_choice, show_cost, show_move, show_step
-from dtensor_registry.placements import Placement, Placements, show_placements
+from dtensor_registry.explanation.text import show_cost, show_move, show_step
+from dtensor_registry.placements import Placement, Placements, show_choice, show_placements
 from dtensor_registry.planner import Problem, objection
 from dtensor_registry.planner.problem import combine
 

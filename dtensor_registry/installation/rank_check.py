@@ -82,7 +82,7 @@ def _compare_all(mine: Fingerprint, meeting: Meeting, key: str) -> None:
     if groups[mine.digest][0] == meeting.rank:
         write_parts(store, key, mine)
     parts = {tuple(of): read_parts(store, key, digest, of[0]) for digest, of in groups.items()}
-    raise RanksDisagreeError(len(meeting.ranks), differences(parts))
+    raise RanksDisagreeError(len(meeting.ranks), rank_differences(parts))
 
 
 def _leave_together(meeting: Meeting, key: str) -> None:
@@ -109,7 +109,7 @@ def read_parts(store: Any, key: str, digest: str, rank: int) -> dict[str, str]:
     return dict(json.loads(store.get(f"{key}/parts/{digest}")))
 
 
-def differences(parts: Mapping[tuple[int, ...], Mapping[str, str]]) -> list[str]:
+def rank_differences(parts: Mapping[tuple[int, ...], Mapping[str, str]]) -> list[str]:
     """Say what differs between groups of ranks, one paragraph for each part.
 
     An op differs with its plugin or setting; ops are listed only where that explains nothing.
@@ -117,7 +117,7 @@ def differences(parts: Mapping[tuple[int, ...], Mapping[str, str]]) -> list[str]
     Args:
         parts: ranks -> name -> value.
 
-    >>> print(*differences({(0, 1): {"torch": "2.13"}, (2,): {"torch": "2.14"}}))
+    >>> print(*rank_differences({(0, 1): {"torch": "2.13"}, (2,): {"torch": "2.14"}}))
     torch
         ranks 0-1: 2.13
         rank 2: 2.14

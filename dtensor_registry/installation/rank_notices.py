@@ -18,7 +18,7 @@ from typing import Any
 from dtensor_registry.errors import RanksDisagreeError
 from dtensor_registry.fingerprint import Fingerprint
 from dtensor_registry.installation.rank_check import (
-    differences,
+    rank_differences,
     read_parts,
     show_ranks,
     write_parts,
@@ -92,7 +92,7 @@ class Notice:
             theirs = read_parts(self._meeting.store, self._key, board["digest"], board["rank"])
             both: dict[tuple[int, ...], dict[str, str]]
             both = {(board["rank"],): theirs, (self._meeting.rank,): dict(self._mine.parts)}
-            told = differences(both)
+            told = rank_differences(both)
             note = json.dumps({"differences": told})
             self._ask(lambda store: store.set(self._key, note))
         self._found = RanksDisagreeError(len(self._meeting.ranks), told)

@@ -13,7 +13,6 @@ from dtensor_registry.planner.problem import (
     Problem,
     Row,
     TensorInput,
-    show_tensor,
 )
 from dtensor_registry.planner.redistribution import (
     Collective,
@@ -58,7 +57,6 @@ __all__ = [
     "piece",
     "price",
     "shard_kinds",
-    "show_tensor",
     "splits",
     "steps",
     "unshardable",

@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from dtensor_registry.placements import Placements
-from dtensor_registry.planner.problem import Candidate, Problem, combine, show_combination
+from dtensor_registry.placements import Placements, show_choice
+from dtensor_registry.planner.problem import Candidate, Problem, combine
 from dtensor_registry.planner.validity import objection
 
 Price: TypeAlias = Callable[[int, Placements], tuple[float, ...]]
@@ -43,7 +43,7 @@ def objections(problem: Problem, at_most: int | None = None) -> tuple[str, ...]:
         at_most: stop after so many; there can be `len(rows) ** len(mesh_shape)`.
     """
     found = (
-        f"{show_combination(outputs, inputs)}: {reason}"
+        f"{show_choice(outputs, inputs)}: {reason}"
         for _, outputs, inputs in _combinations(problem)
         if (reason := objection(problem, outputs, inputs)) is not None
     )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dtensor_registry.placements import Placement, Placements, Shard, StridedShard, show_placements
+from dtensor_registry.placements import (
+    Placement,
+    Placements,
+    Shard,
+    StridedShard,
+    show_choice,
+    show_placements,
+    show_sides,
+)
 from dtensor_registry.planner.topology import Topology
 
 Row: TypeAlias = tuple[Placement | None, ...]
@@ -91,8 +98,7 @@ class Problem:
             if isinstance(placement, (Shard, StridedShard)):
                 held = groups.get((position, placement.tensor_dim))
             shown.append(show_placements([placement]) + (f"/{held}" if held else ""))
-        outputs, inputs = shown[: self.num_outputs], shown[self.num_outputs :]
-        return f"{', '.join(outputs) or '()'} <- {', '.join(inputs) or '()'}"
+        return show_sides(shown[: self.num_outputs], shown[self.num_outputs :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ class Candidate:
         return total
 
     def __str__(self) -> str:
-        return f"{show_combination(self.outputs, self.inputs)}  {self.cost:.2f} us"
+        return f"{show_choice(self.outputs, self.inputs)}  {self.cost:.2f} us"
 
 
 def combine(
@@ -136,25 +142,3 @@ def combine(
     tensors = tuple(zip(*(problem.rows[row] for row in rows), strict=True))
     outputs = tuple(None if None in tensor else tensor for tensor in tensors[: problem.num_outputs])
     return outputs, tensors[problem.num_outputs :]
-
-
-def show_combination(
-    outputs: Sequence[Placements | None], inputs: Sequence[Placements | None]
-) -> str:
-    """Print what each output has, and what each input must have for it.
-
-    >>> from dtensor_registry.placements import REPLICATE
-    >>> show_combination([], [(REPLICATE,), (REPLICATE,)])
-    '() <- (R), (R)'
-    """
-    return " <- ".join(", ".join(map(show_tensor, side)) or "()" for side in (outputs, inputs))
-
-
-def show_tensor(placements: Placements | None) -> str:
-    """Print the placements of one tensor; `-` for one that is no tensor.
-
-    >>> from dtensor_registry.placements import REPLICATE
-    >>> show_tensor((REPLICATE, REPLICATE)), show_tensor(None)
-    ('(R, R)', '-')
-    """
-    return "-" if placements is None else f"({', '.join(map(str, placements))})"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dtensor_registry.placements import show_placed
 from dtensor_registry.planner.prices import itemise
-from dtensor_registry.planner.problem import Candidate, Problem, show_tensor
+from dtensor_registry.planner.problem import Candidate, Problem
 from dtensor_registry.planner.redistribution import needs_torch
 
 
@@ -51,9 +52,9 @@ class SearchResult:
         ):
             source = tensor.sources[0]
             if source == target:
-                yield f"  input {position}: {show_tensor(source)} stays"
+                yield f"  input {position}: {show_placed(source)} stays"
                 continue
-            move = f"  input {position}: {show_tensor(source)} -> {show_tensor(target)}"
+            move = f"  input {position}: {show_placed(source)} -> {show_placed(target)}"
             if tensor.priced_by_torch or needs_torch(source, target):
                 yield f"{move}, {cost:.2f} us by torch's own estimate"
                 continue

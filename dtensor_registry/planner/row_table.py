@@ -101,7 +101,7 @@ class Table:
 
 
 @lru_cache(maxsize=1024)
-def table_of(rows: tuple[Row, ...], num_outputs: int) -> Table:
+def row_table(rows: tuple[Row, ...], num_outputs: int) -> Table:
     """Look up the table of a set of rows.
 
     Args:
@@ -109,7 +109,7 @@ def table_of(rows: tuple[Row, ...], num_outputs: int) -> Table:
         num_outputs: how many entries of each row are outputs.
 
     >>> shard = Shard(0)
-    >>> table_of(((None, shard), (shard, shard), (shard, Shard(1))), num_outputs=1).rows_of
+    >>> row_table(((None, shard), (shard, shard), (shard, Shard(1))), num_outputs=1).rows_of
     {(0,): (0, 1), (1,): (2,)}
     """
     columns = list(zip(*rows, strict=True))

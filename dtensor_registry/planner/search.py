@@ -11,7 +11,7 @@ import math
 from dtensor_registry.planner.branch_and_bound import Search
 from dtensor_registry.planner.problem import Candidate, Problem, combine
 from dtensor_registry.planner.result import SearchResult
-from dtensor_registry.planner.row_table import table_of
+from dtensor_registry.planner.row_table import row_table
 from dtensor_registry.planner.targets import Ask, Moves
 from dtensor_registry.planner.validity import objection
 
@@ -41,7 +41,7 @@ def cheapest(problem: Problem, ask: Ask | None = None) -> SearchResult | None:
     """
     if any(len(tensor.sources) != 1 for tensor in problem.inputs):
         raise ValueError("a search needs inputs with one source each; see `candidates`")
-    table = table_of(problem.rows, problem.num_outputs)
+    table = row_table(problem.rows, problem.num_outputs)
     has = [
         tuple([entries.index.get(placement, -1) for placement in tensor.sources[0]])
         for entries, tensor in zip(table.inputs, problem.inputs, strict=True)

@@ -11,8 +11,9 @@ from dtensor_registry.placements import (
     Shard,
     StridedShard,
     cut_groups,
+    show_placed,
 )
-from dtensor_registry.planner.problem import Problem, TensorInput, show_tensor
+from dtensor_registry.planner.problem import Problem, TensorInput
 
 
 def objection(
@@ -27,19 +28,19 @@ def objection(
     """
     for position, placements in enumerate(outputs):
         if placements is not None and mixed_partial(placements):
-            return f"output {position} would mix kinds of partial: {show_tensor(placements)}"
+            return f"output {position} would mix kinds of partial: {show_placed(placements)}"
     for position, (tensor, placements) in enumerate(zip(problem.inputs, inputs, strict=True)):
         if mixed_partial(placements):
-            return f"input {position} would mix kinds of partial: {show_tensor(placements)}"
+            return f"input {position} would mix kinds of partial: {show_placed(placements)}"
         if tensor.pinned is not None and placements != tensor.sources[0]:
             return (
                 f"input {position} is {tensor.pinned} and must stay"
-                f" {show_tensor(tensor.sources[0])}, not become {show_tensor(placements)}"
+                f" {show_placed(tensor.sources[0])}, not become {show_placed(placements)}"
             )
     for output, tied in problem.ties:
         must = problem.inputs[tied].sources[0]
         if outputs[output] is not None and outputs[output] != must:
-            return f"output {output} is input {tied} itself and must be {show_tensor(must)}"
+            return f"output {output} is input {tied} itself and must be {show_placed(must)}"
     for dim in problem.grouped:
         is_output = dim.position < problem.num_outputs
         at = dim.position if is_output else dim.position - problem.num_outputs

@@ -20,6 +20,7 @@ from dtensor_registry.placements import (
     ShardingPlaceholder,
     StridedShard,
     show_placements,
+    show_sides,
 )
 
 _SHARDS = frozenset({"Shard", "ShardingPlaceholder", "_ShardingPlaceholder"})
@@ -156,8 +157,7 @@ def show_row(row: Any, num_inputs: int) -> str:
     if not isinstance(row, (list, tuple)):
         return repr(row)
     cut = max(len(row) - num_inputs, 0)
-    outputs, inputs = (", ".join(map(_shown, part)) or "()" for part in (row[:cut], row[cut:]))
-    return f"{outputs} <- {inputs}"
+    return show_sides(map(_shown, row[:cut]), map(_shown, row[cut:]))
 
 
 def for_any_groups(shown: str) -> str:

@@ -12,7 +12,14 @@ from typing import Any
 import torch
 
 from dtensor_registry.torch_patch.override_stack import LOAN
-from dtensor_registry.torch_patch.table_patcher import ABSENT, HANDLERS, Cell, read, store, table_of
+from dtensor_registry.torch_patch.table_patcher import (
+    ABSENT,
+    HANDLERS,
+    Cell,
+    read,
+    store,
+    table_entries,
+)
 from dtensor_registry.torch_patch.third_party import is_foreign
 from dtensor_registry.torch_runtime.compat import RULE_TABLES, SURFACE, TABLES
 from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
@@ -41,7 +48,7 @@ def watch() -> Callable[[], str | None]:
 
 def _cells() -> Iterator[tuple[Cell, Any]]:
     for table in (HANDLERS, *TABLES):
-        for op, value in table_of(table).items():
+        for op, value in table_entries(table).items():
             yield (table, op), value
 
 

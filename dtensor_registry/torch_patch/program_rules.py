@@ -17,7 +17,7 @@ from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 
 from dtensor_registry.discovery import PROGRAM, Origin
 from dtensor_registry.rules.strategy import SourceLine
-from dtensor_registry.torch_patch.table_patcher import ABSENT, LEDGER, Cell, table_of
+from dtensor_registry.torch_patch.table_patcher import ABSENT, LEDGER, Cell, table_entries
 from dtensor_registry.torch_runtime.dispatcher import propagator
 
 REGISTER = "register_op_strategy"
@@ -89,7 +89,7 @@ def function_of(strategy: functools.partial[Any]) -> Callable[..., Any]:
 
 def registered() -> dict[OpOverload, Registered]:
     """List what the program has registered, whatever is written over it."""
-    ops = {*table_of(STRATEGIES), *LEDGER.ops(STRATEGIES)}
+    ops = {*table_entries(STRATEGIES), *LEDGER.ops(STRATEGIES)}
     found = {op: LEDGER.original(STRATEGIES, op) for op in ops}
     programs = (op for op, strategy in found.items() if is_programs(strategy))
     return {op: Registered(op, found[op]) for op in sorted(programs, key=str)}

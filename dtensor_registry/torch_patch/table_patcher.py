@@ -116,7 +116,7 @@ class Ledger:
         return len(self._book[1])
 
 
-def table_of(name: str) -> Any:
+def table_entries(name: str) -> Any:
     """Find one of torch's tables."""
     return getattr(dispatcher() if name == HANDLERS else propagator(), name)
 
@@ -124,13 +124,13 @@ def table_of(name: str) -> Any:
 def read(cell: Cell) -> Any:
     """What a cell holds now; ABSENT if nothing."""
     table, op = cell
-    return table_of(table).get(op, ABSENT)
+    return table_entries(table).get(op, ABSENT)
 
 
 def store(cell: Cell, value: Any) -> None:
     """Put a value into a cell, or take the cell out; by the loan alone, which keeps the book."""
     table, op = cell
-    entries = table_of(table)
+    entries = table_entries(table)
     if value is ABSENT:
         entries.pop(op, None)
     else:

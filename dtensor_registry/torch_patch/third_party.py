@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.program_rules import is_programs
-from dtensor_registry.torch_patch.table_patcher import ABSENT, HANDLERS, LEDGER, read, table_of
+from dtensor_registry.torch_patch.table_patcher import ABSENT, HANDLERS, LEDGER, read, table_entries
 from dtensor_registry.torch_runtime.compat import RULE_TABLES
 
 
@@ -58,7 +58,7 @@ def strangers() -> list[ForeignEntry]:
     found = []
     on_loan = {op for layer in LOAN.layers for op in layer.entries}
     for table in (HANDLERS, *RULE_TABLES):
-        ops: set[OpOverload] = {*table_of(table), *on_loan}
+        ops: set[OpOverload] = {*table_entries(table), *on_loan}
         for op in ops:
             value = LEDGER.original(table, op)
             if value is not None and is_foreign(value) and not is_programs(value):

@@ -19,7 +19,7 @@ from dtensor_registry.torch_runtime.foreach import element_of
 _PER_ELEMENT = ("aten._foreach_", "aten._amp_foreach_", "aten._fused_")
 
 
-def torch_rule(op: OpOverload, func: Any) -> Rule:
+def as_plugin_rule(op: OpOverload, func: Any) -> Rule:
     """Wrap one of torch's rules: metadata of torch's own class go in, our placements come out.
 
     A rule for lists is asked for one element of each, as torch asks it.
@@ -67,7 +67,7 @@ def torch_rows(
     if info is None:
         return None
     metas = [TensorMeta(t.shape, t.stride(), t.dtype) for t in tensor_inputs(args, kwargs)]
-    return [list(row) for row in torch_rule(op, info.func)(op, *fill(args, kwargs, metas))]
+    return [list(row) for row in as_plugin_rule(op, info.func)(op, *fill(args, kwargs, metas))]
 
 
 def _as_torch(value: Any, per_element: bool) -> Any:

@@ -20,8 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dtensor_registry.discovery import Origin
 from dtensor_registry.errors import RefusedCallError, RuleError
-from dtensor_registry.placements import Placements
-from dtensor_registry.planner import show_tensor
+from dtensor_registry.placements import Placements, show_placed
 from dtensor_registry.rules import Amended, Compute, MoveFirst, PlacedCall, PlacedTensor, Refuse
 from dtensor_registry.torch_runtime.arguments import read_arguments
 from dtensor_registry.torch_runtime.conversion import placements_from_torch, placements_to_torch
@@ -126,7 +125,7 @@ class AmendedTorch:
             raise self._wrong(schema, f"it raised {type(error).__name__}: {error}") from error
         if isinstance(outcome, Refuse):
             inputs = ", ".join(
-                f"{name}: {tensor.shape}@{show_tensor(tensor.placements)}"
+                f"{name}: {tensor.shape}@{show_placed(tensor.placements)}"
                 for name, tensor in call.tensors.items()
             )
             told = (outcome.because, inputs, outcome.advice)

@@ -29,7 +29,7 @@ Specs = tuple[tuple[DTensorSpec, ...], ...]
 """For each tensor input in row order, the specs that it may come with."""
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """What gives the rows of an op: a plugin's rule, or torch's own."""
 
     @property
@@ -99,7 +99,7 @@ def is_concrete(specs: Specs) -> bool:
 
 
 def read_call(
-    rule: Rows,
+    rule: RowSource,
     op_schema: OpSchema,
     specs: Specs,
     output_meta: Any,
@@ -189,7 +189,7 @@ def ties(known: OpFacts, declared: Sequence[tuple[str, Parameter]]) -> tuple[tup
 
 
 def _pinned(
-    name: str, argument: Parameter, known: OpFacts, rule: Rows, executing: bool
+    name: str, argument: Parameter, known: OpFacts, rule: RowSource, executing: bool
 ) -> str | None:
     if argument.is_written and executing and rule.fallback is not None:
         return None

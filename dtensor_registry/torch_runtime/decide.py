@@ -29,8 +29,8 @@ from dtensor_registry.errors import (
     RegistryError,
     RuleError,
 )
-from dtensor_registry.placements import REPLICATE
-from dtensor_registry.planner import Candidate, candidates, cheapest, objections, show_tensor
+from dtensor_registry.placements import REPLICATE, show_placed
+from dtensor_registry.planner import Candidate, candidates, cheapest, objections
 from dtensor_registry.torch_runtime.call import Call, is_concrete, read_call, tensor_specs
 from dtensor_registry.torch_runtime.conversion import placements_to_torch
 from dtensor_registry.torch_runtime.decomposition import decomposition_choices, is_composite
@@ -226,8 +226,8 @@ def _impossible_moves(call: Call, choice: Candidate) -> list[str]:
     if not math.isinf(choice.cost):
         return []
     return [
-        f"torch cannot turn input {at} from {show_tensor(tensor.sources[0])} into"
-        f" {show_tensor(wanted)}"
+        f"torch cannot turn input {at} from {show_placed(tensor.sources[0])} into"
+        f" {show_placed(wanted)}"
         for at, (tensor, wanted) in enumerate(zip(call.problem.inputs, choice.inputs, strict=True))
         if not can_move(tensor.sources[0], wanted)
     ]
@@ -326,7 +326,7 @@ def _no_valid_row(call: Call, op_schema: OpSchema, rule: InstalledRule) -> Excep
     if rule.fallback is not None:
         return FallbackRefusedError(op, [(rule.fallback, reasons[0])], command_for(op_schema))
     inputs = ", ".join(
-        f"{tensor.shape}@{show_tensor(tensor.sources[0])}" for tensor in call.problem.inputs
+        f"{tensor.shape}@{show_placed(tensor.sources[0])}" for tensor in call.problem.inputs
     )
     shown = reasons[:8] + ([f"... {len(reasons) - 8} more"] if len(reasons) > 8 else [])
     mesh = "x".join(map(str, call.problem.mesh_shape))
@@ -336,6 +336,6 @@ def _no_valid_row(call: Call, op_schema: OpSchema, rule: InstalledRule) -> Excep
     if packet.endswith("_") and facts(call.op).mutates and not valid:
         first = call.problem.inputs[0].sources[0]
         return InPlacePlacementError(
-            *told, placement=show_tensor(first), out_of_place=f"{packet[:-1]}.{overload}"
+            *told, placement=show_placed(first), out_of_place=f"{packet[:-1]}.{overload}"
         )
     return NoValidRowError(*told)

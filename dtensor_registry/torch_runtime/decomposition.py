@@ -19,8 +19,8 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dtensor_registry.errors import MovedArgumentError
+from dtensor_registry.placements import show_choice
 from dtensor_registry.planner import Candidate, objection
-from dtensor_registry.planner.problem import show_combination
 from dtensor_registry.torch_runtime.call import Call, ties
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
 from dtensor_registry.torch_runtime.dispatcher import propagator
@@ -59,7 +59,7 @@ def decomposition_choices(call: Call, op_schema: OpSchema, output_meta: Any) -> 
     choices = [_candidate(spec) for spec in specs]
     return sorted(
         (c for c in choices if objection(call.problem, c.outputs, c.inputs) is None),
-        key=lambda c: (c.cost, show_combination(c.outputs, c.inputs)),
+        key=lambda c: (c.cost, show_choice(c.outputs, c.inputs)),
     )
 
 

@@ -40,7 +40,7 @@ from dtensor_registry.torch_runtime.dry_run import RehearsalError, shape_is_chan
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule
 from dtensor_registry.torch_runtime.local_arguments import with_local_arguments
 from dtensor_registry.torch_runtime.move_prices import nbytes_of
-from dtensor_registry.torch_runtime.moved_views import is_marked, marked, note_move, plain
+from dtensor_registry.torch_runtime.moved_views import is_marked, marked, note_move, plain_spec
 from dtensor_registry.torch_runtime.schema import facts
 from dtensor_registry.torch_runtime.shard_order import (
     has_own_order,
@@ -195,7 +195,9 @@ def _noting_moves(call: Arguments, plan: Plan, moved: Sequence[torch.Tensor]) ->
         if argument.alias and not argument.is_written:
             spec, tensor, held = call.specs[at], call.tensors[at], call.locals[at]
             if moved[at] is not held:
-                note_move(op, tensor, held, plain(spec), moved[at], plain(plan.inputs[at]))
+                note_move(
+                    op, tensor, held, plain_spec(spec), moved[at], plain_spec(plan.inputs[at])
+                )
                 of_a_copy = True
             of_a_copy = of_a_copy or is_marked(spec)
     return replace(plan, outputs=marked(plan.outputs)) if of_a_copy else plan

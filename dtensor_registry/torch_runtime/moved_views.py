@@ -6,7 +6,7 @@ into that result, and the input never hears of it. The host remembers both ends:
 
 - the result's spec is a `MovedViewSpec`, which is unequal to the ordinary one. torch's C++
   caches decisions by spec, so what is decided for other tensors is not found for this one;
-- the storage of the copy has an attribute, a `Move`, which says what was copied from where.
+- the storage of the copy has an attribute, a `ViewMove`, which says what was copied from where.
   torch keeps the attributes of a storage as long as the storage.
 
 A view of such a view shares its storage, and its spec is a `MovedViewSpec` too. Reading decides
@@ -33,7 +33,7 @@ Geometry: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], int, torch.dtype]
 """Size, stride, offset and dtype of a tensor in its storage."""
 
 _ATTRIBUTE = "_dtensor_registry_move"
-"""Of a storage: the `Move` by which it came about."""
+"""Of a storage: the `ViewMove` by which it came about."""
 
 _ARGUMENTS = "_dtensor_registry_arguments"
 """Of torch's description of a call of a view op: its arguments, as the program has them."""
@@ -72,7 +72,7 @@ def marked(specs: Any) -> Any:
     return tree_map(mark, specs)
 
 
-def plain(spec: Any) -> Any:
+def plain_spec(spec: Any) -> Any:
     """Give the ordinary spec of what may be a `MovedViewSpec`; anything else stays as it is."""
     return spec.plain if isinstance(spec, MovedViewSpec) else spec
 
@@ -81,7 +81,7 @@ def plain_schema(schema: OpSchema) -> OpSchema:
     """Describe a call with ordinary specs only."""
     if not tree_any(is_marked, (schema.args_schema, schema.kwargs_schema)):
         return schema
-    args, kwargs = tree_map(plain, (schema.args_schema, schema.kwargs_schema))
+    args, kwargs = tree_map(plain_spec, (schema.args_schema, schema.kwargs_schema))
     return OpSchema(schema.op, args, kwargs, schema.schema_info)
 
 
@@ -92,7 +92,7 @@ def is_marked(value: Any) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class Move:
+class ViewMove:
     """What a view op copied before it took the view.
 
     Attributes:
@@ -113,7 +113,7 @@ class Move:
     copy_spec: DTensorSpec
     geometry: tuple[Geometry, ...]
     version: int | None
-    parent: Move | None
+    parent: ViewMove | None
 
     def copy_behind(self, view: torch.Tensor) -> torch.Tensor:
         """Find the copy of which a local tensor is a view."""
@@ -144,7 +144,7 @@ def _restored(part: torch.Tensor, where: Geometry) -> torch.Tensor:
     return empty.set_(part.untyped_storage(), offset, size, stride)
 
 
-def move_behind(view: torch.Tensor) -> Move | None:
+def move_behind(view: torch.Tensor) -> ViewMove | None:
     """Find what was copied for a local tensor that is a view of a moved input."""
     return getattr(parts_of(view)[0].untyped_storage(), _ATTRIBUTE, None)
 
@@ -177,7 +177,7 @@ def note_move(
         (tuple(part.size()), part.stride(), int(part.storage_offset()), part.dtype)
         for part in parts
     )
-    move = Move(
+    move = ViewMove(
         op,
         source,
         source_spec,
@@ -207,7 +207,7 @@ def mark_answer(schema: OpSchema, answer: OutputSharding) -> OutputSharding:
     wanted = answer.redistribute_schema if answer.needs_redistribute else None
     for at in viewed(schema.op):
         spec = schema.args_schema[at] if at < len(schema.args_schema) else None
-        moved = wanted is not None and wanted.args_schema[at] != plain(spec)
+        moved = wanted is not None and wanted.args_schema[at] != plain_spec(spec)
         if isinstance(spec, DTensorSpec) and (moved or is_marked(spec)):
             return replace(answer, output_spec=marked(answer.output_spec))
     return answer
@@ -215,7 +215,7 @@ def mark_answer(schema: OpSchema, answer: OutputSharding) -> OutputSharding:
 
 def plain_info(info: OpInfo, op: OpOverload, args: tuple[Any, ...]) -> OpInfo:
     """Let torch compare the specs of a call with those of a decision, which are ordinary."""
-    info.flat_args_schema = [plain(spec) for spec in info.flat_args_schema]
+    info.flat_args_schema = [plain_spec(spec) for spec in info.flat_args_schema]
     if viewed(op):
         setattr(info, _ARGUMENTS, args)
     return info

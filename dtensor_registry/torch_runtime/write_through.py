@@ -13,11 +13,11 @@ from torch.utils._pytree import tree_leaves
 
 from dtensor_registry.errors import MovedViewError
 from dtensor_registry.torch_runtime.moved_views import (
-    Move,
+    ViewMove,
     is_marked,
     marked,
     move_behind,
-    plain,
+    plain_spec,
     version_of,
 )
 from dtensor_registry.torch_runtime.schema import facts
@@ -55,7 +55,7 @@ def write_through(
             if move.version is None or move.version != version_of(view):
                 _refresh(move, view._local_tensor)
     for view in views:
-        view._spec = plain(view._spec)
+        view._spec = plain_spec(view._spec)
     try:
         result = op(*args, **kwargs)
     finally:
@@ -74,7 +74,7 @@ def write_through(
     return result
 
 
-def _refresh(move: Move, view: torch.Tensor) -> None:
+def _refresh(move: ViewMove, view: torch.Tensor) -> None:
     """Make the copy equal to its source, which may have been written to since."""
     if move.parent is not None:
         _refresh(move.parent, move.source)
@@ -82,7 +82,7 @@ def _refresh(move: Move, view: torch.Tensor) -> None:
     move.copy_behind(view).copy_(copied)
 
 
-def _bring_back(move: Move, view: torch.Tensor, overtaken: bool) -> None:
+def _bring_back(move: ViewMove, view: torch.Tensor, overtaken: bool) -> None:
     """Write the copy to its source.
 
     Args:
@@ -101,7 +101,7 @@ def _bring_back(move: Move, view: torch.Tensor, overtaken: bool) -> None:
         _bring_back(move.parent, move.source, overtaken=False)
 
 
-def _refuse_pending(op: OpOverload, move: Move) -> None:
+def _refuse_pending(op: OpOverload, move: ViewMove) -> None:
     """Refuse a write to what torch cannot make a pending reduction of."""
     for placement, copied in zip(
         move.source_spec.placements, move.copy_spec.placements, strict=True

@@ -10,7 +10,7 @@ import pytest
 from dtensor_registry.placements import Partial, Placement, Shard, StridedShard, parse_placements
 from dtensor_registry.planner import Grouped, Problem, TensorInput, Topology
 from dtensor_registry.planner.row_filters import keep
-from dtensor_registry.planner.row_table import Kinds, table_of
+from dtensor_registry.planner.row_table import Kinds, row_table
 from dtensor_registry.planner.targets import Moves
 
 
@@ -35,7 +35,7 @@ def kept(
     ]
     topology = Topology.assumed((ranks,) * len(inputs[0].sources[0]), devices_per_host=8)
     problem = Problem(topology, tuple(read), len(read[0]) - len(inputs), inputs, **more)
-    table = table_of(problem.rows, problem.num_outputs)
+    table = row_table(problem.rows, problem.num_outputs)
     moves = [
         Moves(
             problem,
@@ -175,6 +175,6 @@ def test_kinds_of_partial_are_told_apart_only_where_some_clash() -> None:
 def test_a_table_is_made_once_for_equal_rows() -> None:
     rows = ((Shard(0), Shard(1)), (Shard(0), StridedShard(0, 2)))
     again = ((Shard(0), Shard(1)), (Shard(0), StridedShard(0, 2)))
-    assert table_of(rows, 1) is table_of(again, 1)
-    assert [entries.cuts for entries in table_of(rows, 1).inputs] == [((1, 1), (0, 2))]
-    assert table_of(rows, 0) is not table_of(rows, 1)
+    assert row_table(rows, 1) is row_table(again, 1)
+    assert [entries.cuts for entries in row_table(rows, 1).inputs] == [((1, 1), (0, 2))]
+    assert row_table(rows, 0) is not row_table(rows, 1)

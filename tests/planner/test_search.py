@@ -29,7 +29,7 @@ from dtensor_registry.planner import (
     search,
 )
 from dtensor_registry.planner.branch_and_bound import Search
-from dtensor_registry.planner.row_table import Kinds, table_of
+from dtensor_registry.planner.row_table import Kinds, row_table
 from dtensor_registry.planner.targets import Moves
 
 CALLS = 500
@@ -135,12 +135,12 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 def test_the_comparison_notices(
     differences: Callable[[int, int], Iterator[str]], fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table_of.cache_clear()
+    row_table.cache_clear()
     FAULTS[fault](monkeypatch)
     try:
         assert next(differences(0, CALLS * 5), None) is not None
     finally:
-        table_of.cache_clear()
+        row_table.cache_clear()
 
 
 PROGRAM = """

@@ -16,7 +16,7 @@ import dtensor_registry as dr
 from dtensor_registry.errors import BrokenPluginsError
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.owner import owner
-from dtensor_registry.torch_patch.table_patcher import table_of
+from dtensor_registry.torch_patch.table_patcher import table_entries
 from dtensor_registry.torch_patch.third_party import overwritten, strangers
 from dtensor_registry.torch_runtime.compat import TABLES
 from dtensor_registry.torch_runtime.dispatcher import propagator
@@ -73,11 +73,11 @@ def registering(name: str) -> Any:
 @pytest.fixture(autouse=True)
 def tables() -> Iterator[None]:
     """Put back what a test registers: torch has no way to take it out."""
-    kept = {name: dict(table_of(name)) for name in TABLES}
+    kept = {name: dict(table_entries(name)) for name in TABLES}
     yield
     for name, entries in kept.items():
-        table_of(name).clear()
-        table_of(name).update(entries)
+        table_entries(name).clear()
+        table_entries(name).update(entries)
 
 
 def plain(tensor: Any) -> torch.Tensor:
@@ -118,17 +118,17 @@ def test_it_is_obeyed_and_outlives_the_installation(
     assert f"test_register_sharding.py:{line})" in str(verdict)
     # torch's own state rules: what it ignores alone, it ignores again.
     assert LOAN.layers == ()
-    strategy = table_of("op_strategy_funcs")[op_of(name)]
+    strategy = table_entries("op_strategy_funcs")[op_of(name)]
     assert strategy.args == (function,)
-    assert table_of("op_to_schema_info")[op_of(name)].needs_pytree
+    assert table_entries("op_to_schema_info")[op_of(name)].needs_pytree
 
 
 def test_torchs_tables_are_those_of_a_program_without_us() -> None:
     registering("aten.relu.default")
-    alone = {name: dict(table_of(name)) for name in TABLES}
+    alone = {name: dict(table_entries(name)) for name in TABLES}
     with dr.install(allowed=[]):
-        assert {name: dict(table_of(name)) for name in TABLES} != alone
-    assert {name: dict(table_of(name)) for name in TABLES} == alone
+        assert {name: dict(table_entries(name)) for name in TABLES} != alone
+    assert {name: dict(table_entries(name)) for name in TABLES} == alone
     assert "register_op_strategy" not in vars(propagator())
 
 
@@ -238,17 +238,17 @@ def provide_single_dim_strategy():
 register_sharding(torch.ops.aten.relu.default)(lambda x: [])
 """
     fake_distribution("acme-rules", plugin)
-    before = {name: dict(table_of(name)) for name in TABLES}
+    before = {name: dict(table_entries(name)) for name in TABLES}
     with dr.install(allowed=[]):
         with pytest.raises(BrokenPluginsError, match=r"in force by itself"):
             dr.install(allowed=["acme-rules"])
         assert [layer.program for layer in LOAN.layers] == [None]
-    assert {name: dict(table_of(name)) for name in TABLES} == before
+    assert {name: dict(table_entries(name)) for name in TABLES} == before
 
 
 def test_registering_inside_a_dispatch_is_refused(local_mesh: LocalMesh) -> None:
     x = on(local_mesh(2))
-    before = {name: dict(table_of(name)) for name in TABLES}
+    before = {name: dict(table_entries(name)) for name in TABLES}
 
     def rule(op: Any, args: Any, kwargs: Any) -> list[list[Any]]:
         registering("aten.dot.default")
@@ -259,4 +259,4 @@ def test_registering_inside_a_dispatch_is_refused(local_mesh: LocalMesh) -> None
         pytest.raises(RuntimeError, match=r"cannot register a sharding of aten\.dot\.default"),
     ):
         torch.relu(x)
-    assert {name: dict(table_of(name)) for name in TABLES} == before
+    assert {name: dict(table_entries(name)) for name in TABLES} == before

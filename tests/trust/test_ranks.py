@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor, Shard
 import dtensor_registry as dr
 from dtensor_registry.discovery import PluginWarning
 from dtensor_registry.errors import InstallError, RegistryError
-from dtensor_registry.installation.rank_check import differences, show_ranks
+from dtensor_registry.installation.rank_check import rank_differences, show_ranks
 
 
 @torch.library.custom_op("trust_ranks::shift", mutates_args=())
@@ -273,6 +273,6 @@ def test_ranks_are_shown_in_runs(ranks: list[int], shown: str) -> None:
 
 def test_at_most_ten_ops_are_shown_and_the_rest_is_counted() -> None:
     parts = {(rank,): {f"op {number}": str(rank) for number in range(25)} for rank in range(2)}
-    told = differences(parts)
+    told = rank_differences(parts)
     assert len(told) == 11
     assert told[-1] == "... and 15 more ops"

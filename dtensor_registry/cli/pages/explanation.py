@@ -9,7 +9,6 @@ from dtensor_registry.cli.pages.render import render
 from dtensor_registry.explanation import Choice, Explanation
 from dtensor_registry.explanation.text import (
     names_of,
-    show_choice,
     show_cost,
     show_mesh,
     show_move,
@@ -17,6 +16,7 @@ from dtensor_registry.explanation.text import (
     show_step,
     show_tensor,
 )
+from dtensor_registry.placements import show_choice
 
 
 def explanation_page(explanation: Explanation) -> str:

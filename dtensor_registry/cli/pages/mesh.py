@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 
 from dtensor_registry.explanation import Explanation, Piece, TensorShown
-from dtensor_registry.explanation.text import show_placed
+from dtensor_registry.placements import show_placed
 
 _BOX = 64.0
 _GAP = 16.0

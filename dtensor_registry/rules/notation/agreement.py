@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from dtensor_registry.rules.notation.axes import Axis
-from dtensor_registry.rules.notation.reading import Call, Key
+from dtensor_registry.rules.notation.reading import Key, MatchedCall
 from dtensor_registry.rules.sizes import differ, is_one
 
 
@@ -31,7 +31,9 @@ class _Dim:
     element: int
 
 
-def agreed_sizes(call: Call, fixed: tuple[str, ...], given: Mapping[str, int]) -> Mapping[str, int]:
+def agreed_sizes(
+    call: MatchedCall, fixed: tuple[str, ...], given: Mapping[str, int]
+) -> Mapping[str, int]:
     """Check that a letter has one size, broadcasting aside, and that factors multiply to theirs.
 
     The sizes of a letter in `fixed` are nobody's business: such a dim is never cut.
@@ -94,7 +96,7 @@ def _solve(
                 sizes[unknown[0]] = size // product
 
 
-def _check_element(call: Call, dim: _Dim, axis: Axis, sizes: Mapping[str, int]) -> None:
+def _check_element(call: MatchedCall, dim: _Dim, axis: Axis, sizes: Mapping[str, int]) -> None:
     """Check a dim made of factors, or of size 1; factors of unknown size divide it."""
     if not isinstance(dim.size, int):
         return
@@ -109,7 +111,7 @@ def _check_element(call: Call, dim: _Dim, axis: Axis, sizes: Mapping[str, int]) 
     raise call.error(dim.number, dim.element, problem)
 
 
-def _listed(call: Call) -> Iterator[_Dim]:
+def _listed(call: MatchedCall) -> Iterator[_Dim]:
     for seat, dims in zip(call.seats, call.dims, strict=True):
         if seat.operand is None:
             continue

@@ -25,8 +25,8 @@ Dims: TypeAlias = list[Key | Axis]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """An equation beside the tensors of one call; `read_call` makes it.
+class MatchedCall:
+    """An equation beside the tensors of one call; `match_call` makes it.
 
     Attributes:
         op: what was called, for messages.
@@ -73,9 +73,9 @@ class Call:
         )
 
 
-def read_call(
+def match_call(
     op: str, inputs: tuple[Axes, ...], outputs: tuple[Axes, ...], seats: tuple[Seat, ...]
-) -> Call:
+) -> MatchedCall:
     """Read the tensors of a call against an equation.
 
     Raises:
@@ -92,7 +92,7 @@ def read_call(
         for name, count in groups.items():
             longest[name] = max(longest.get(name, 0), count)
         dims.append(_dims(_axes(inputs, seat), groups))
-    call = Call(op, inputs, outputs, seats, tuple(dims), longest)
+    call = MatchedCall(op, inputs, outputs, seats, tuple(dims), longest)
     _check_ranks(call)
     return call
 
@@ -130,7 +130,7 @@ def _dims(axes: tuple[Axis, ...], groups: Mapping[str, int]) -> Dims:
     return found
 
 
-def _check_ranks(call: Call) -> None:
+def _check_ranks(call: MatchedCall) -> None:
     for seat, dims in zip(call.seats, call.dims, strict=True):
         rank = len(seat.tensor.shape)
         if seat.operand is None or call.inputs[seat.operand] is None or rank == len(dims):

@@ -18,7 +18,7 @@ from dtensor_registry.rules.notation.axes import (
     show_equation,
 )
 from dtensor_registry.rules.notation.options import Size, show_mapping
-from dtensor_registry.rules.notation.reading import Call, Dims, Key, place_in, read_call
+from dtensor_registry.rules.notation.reading import Dims, Key, MatchedCall, match_call, place_in
 from dtensor_registry.rules.signature import Entry, RuleOf, Signature, seated, seats
 from dtensor_registry.rules.sizes import is_one
 
@@ -73,7 +73,7 @@ class Notation:
         tensors = tuple(seat for seat in places if seat.operand is not None)
         if self.signature is None:
             self._check_count(f"{op} was called with", [seat.name for seat in tensors])
-        call = read_call(str(op), self.inputs, self.outputs, tensors)
+        call = match_call(str(op), self.inputs, self.outputs, tensors)
         sizes = agreed_sizes(call, self.fixed, self._sizes(args, kwargs))
         output_dims = call.output_dims()
         rows = []
@@ -121,7 +121,7 @@ class Notation:
         advice = f'One for each, "_" for a tensor that stays whole:  "{wanted}"'
         raise NotationError(self.equation, position, problem, advice)
 
-    def _keys(self, call: Call, sizes: Mapping[str, int]) -> list[Key]:
+    def _keys(self, call: MatchedCall, sizes: Mapping[str, int]) -> list[Key]:
         tensors = (*self.inputs, *self.outputs)
         given = {letter for letter, _ in self.sizes}
         whole = {o for o in outer_factors(tensors) if o in given or sizes.get(o, 0) < 1}
@@ -176,7 +176,7 @@ def _entry(dims: Dims, place: int, sizes: Mapping[str, int]) -> ShardingPlacehol
     return ShardingPlaceholder(place, sizes[dim.letters[0]] if isinstance(dim, Axis) else None)
 
 
-def _cut(call: Call, key: Key, sizes: Mapping[str, int]) -> dict[str, ShardingPlaceholder]:
+def _cut(call: MatchedCall, key: Key, sizes: Mapping[str, int]) -> dict[str, ShardingPlaceholder]:
     """Find the tensors that are cut with a dim, by name, and where."""
     having = {
         seat.name: (_entry(dims, place, sizes), seat)

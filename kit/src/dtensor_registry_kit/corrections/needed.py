@@ -15,7 +15,7 @@ from dtensor_registry.torch_patch.catalog import SINGLE_DIM, TorchCatalog
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import LEDGER
-from dtensor_registry.torch_patch.torch_rules import torch_rule
+from dtensor_registry.torch_patch.torch_rules import as_plugin_rule
 from dtensor_registry.torch_runtime.ops import find_op
 from dtensor_registry.torch_runtime.representative import calls_of
 from dtensor_registry_kit.corrections.counterexamples import run_counterexample, samples_of
@@ -94,7 +94,7 @@ def _met_rows(op: OpOverload, rule: CorrectedRule, contribution: Contribution) -
         met.update(shown for shown, _ in rule.left_out(asked, args, kwargs))
         return rule.func(asked, args, kwargs)
 
-    asked_for_calls = torch_rule(op, ask)
+    asked_for_calls = as_plugin_rule(op, ask)
     for args, kwargs in _calls(op, contribution):
         try:
             asked_for_calls(op, args, kwargs)

@@ -19,7 +19,7 @@ from dtensor_registry.torch_patch.catalog import SINGLE_DIM, TorchCatalog
 from dtensor_registry.torch_patch.entries import single_dim_entry
 from dtensor_registry.torch_patch.override_stack import Entry
 from dtensor_registry.torch_patch.table_patcher import LEDGER, torch_schema_info
-from dtensor_registry.torch_patch.torch_rules import torch_rule
+from dtensor_registry.torch_patch.torch_rules import as_plugin_rule
 from dtensor_registry.torch_patch.winners import Winners
 from dtensor_registry.torch_runtime.dispatcher import propagator
 from dtensor_registry_kit.corrections.counterexamples import samples_of
@@ -187,7 +187,7 @@ def _of_contribution(op: OpOverload, contribution: Contribution, resolution: Res
         return Target(
             *owner,
             op,
-            torch_rule(op, entry.rule.func),
+            as_plugin_rule(op, entry.rule.func),
             entry,
             entry.schema_info,
             entry.rule.allow_uneven_sharding,
@@ -236,7 +236,7 @@ def _of_torch() -> Iterator[Target]:
                 TORCH,
                 owner,
                 op,
-                torch_rule(op, info.func),
+                as_plugin_rule(op, info.func),
                 schema_info=torch_schema_info(op),
                 allow_uneven_sharding=info.allow_uneven_sharding,
             )
