@@ -20,7 +20,8 @@ from dtensor_registry.torch_patch.catalog import Op, TorchCatalog
 from dtensor_registry.torch_patch.entries import full_mesh_entry
 from dtensor_registry.torch_patch.fallback import FallbackPolicy
 from dtensor_registry.torch_patch.import_guard import watch
-from dtensor_registry.torch_patch.override_stack import LOAN, Layer
+from dtensor_registry.torch_patch.layers import Layer
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.replicate import replicate_op_strategy
 
 

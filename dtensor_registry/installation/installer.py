@@ -24,7 +24,8 @@ from dtensor_registry.settings import Settings, read_settings
 from dtensor_registry.torch_patch.fallback import FallbackPolicy
 from dtensor_registry.torch_patch.import_guard import watch
 from dtensor_registry.torch_patch.interrupts import Interrupts
-from dtensor_registry.torch_patch.override_stack import INSTALLATIONS, LOAN, Layer
+from dtensor_registry.torch_patch.layers import INSTALLATIONS, Layer
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.program_rules import origins
 from dtensor_registry.torch_patch.unknown_ops import unknown_ops
 from dtensor_registry.torch_patch.winners import Winners

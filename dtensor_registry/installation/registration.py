@@ -11,7 +11,8 @@ from dtensor_registry.fingerprint import of_rules, traits
 from dtensor_registry.rules import Rule, SingleDimStrategy
 from dtensor_registry.rules.strategy import rule_source
 from dtensor_registry.settings import read_settings
-from dtensor_registry.torch_patch.override_stack import LOAN, Layer
+from dtensor_registry.torch_patch.layers import Layer
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.unknown_ops import unknown_ops
 from dtensor_registry.torch_patch.winners import Winners
 

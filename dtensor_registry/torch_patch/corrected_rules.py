@@ -18,7 +18,7 @@ from dtensor_registry.rules import Rule, Without, WrongRows
 from dtensor_registry.rules.signature import seats
 from dtensor_registry.rules.well_formed import show_row
 from dtensor_registry.torch_patch.catalog import SINGLE_DIM
-from dtensor_registry.torch_patch.override_stack import Entry
+from dtensor_registry.torch_patch.layers import Entry
 from dtensor_registry.torch_patch.table_patcher import LEDGER, torch_schema_info
 from dtensor_registry.torch_runtime.conversion import row_from_rule
 from dtensor_registry.torch_runtime.schema import facts, runtime_schema_info

@@ -16,7 +16,8 @@ from dtensor_registry.rules.strategy import MAX_ROWS
 from dtensor_registry.torch_patch.catalog import SINGLE_DIM
 from dtensor_registry.torch_patch.corrected_rules import as_rule_of, corrected_entry, corrected_rule
 from dtensor_registry.torch_patch.decompositions import is_only_decomposed
-from dtensor_registry.torch_patch.override_stack import INSTALLATIONS, LOAN, Entry
+from dtensor_registry.torch_patch.layers import INSTALLATIONS, Entry
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER
 from dtensor_registry.torch_patch.variants import base_of, derived, widened
 from dtensor_registry.torch_runtime.amended import AmendedTorch

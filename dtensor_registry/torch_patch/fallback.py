@@ -15,7 +15,7 @@ from dtensor_registry.discovery import Fallback, is_disabled_for
 from dtensor_registry.errors import FallbackRefusedError, RuleError
 from dtensor_registry.resolution import is_left_to_torch
 from dtensor_registry.settings import Settings
-from dtensor_registry.torch_patch.override_stack import Entry
+from dtensor_registry.torch_patch.layers import Entry
 from dtensor_registry.torch_patch.table_patcher import has_rule
 from dtensor_registry.torch_runtime.execute import Executor, is_mistold
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule

@@ -15,19 +15,15 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 from torch._ops import OpOverload
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import _sharding_prop
-from torch.distributed.tensor._op_schema import OpSchema, RuntimeSchemaInfo
-from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
+from torch.distributed.tensor._op_schema import OpSchema
 
 from dtensor_registry.discovery.load import refuse_beside_loading
 from dtensor_registry.errors import InstallError, OverwrittenEntryError
-from dtensor_registry.settings import LinkSettings
 from dtensor_registry.torch_patch import (
     cache_invalidation,
     compile_caches,
@@ -36,114 +32,24 @@ from dtensor_registry.torch_patch import (
 )
 from dtensor_registry.torch_patch.dispatch_hooks import DispatchHooks, Specs, in_dispatch, specs_in
 from dtensor_registry.torch_patch.interrupts import Interrupts
+from dtensor_registry.torch_patch.layers import (
+    REGISTRATIONS,
+    SCOPES,
+    Entry,
+    Layer,
+    is_lasting,
+    put_in,
+    uncovered,
+)
 from dtensor_registry.torch_patch.program_rules import Registered
-from dtensor_registry.torch_patch.table_patcher import ABSENT, HANDLERS, LEDGER, Cell, has_rule
+from dtensor_registry.torch_patch.table_patcher import LEDGER, Cell, has_rule
 from dtensor_registry.torch_runtime import decide, move_prices
 from dtensor_registry.torch_runtime.amended import AmendedTorch
 from dtensor_registry.torch_runtime.execute import Executor
-from dtensor_registry.torch_runtime.handlers import HandlerOrRule
-from dtensor_registry.torch_runtime.installed_rule import InstalledRule
 from dtensor_registry.torch_runtime.schema import runtime_schema_info
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """How one op is sharded while a layer rules it.
-
-    Attributes:
-        rule: a single-dim rule, a function `(op_schema) -> OpStrategy` for the whole mesh, or what
-            is amended in torch's own way, which stays.
-        schema_info: what is in torch's cache key.
-        handler: runs the op in place of torch's own path, or None.
-    """
-
-    rule: Any
-    schema_info: RuntimeSchemaInfo
-    handler: Callable[..., Any] | None = None
-
-    def cells(self, op: OpOverload) -> dict[Cell, Any]:
-        """Say what torch's tables must hold; torch reads single-dim rules before all others."""
-        # torch looks for schema info here first, whatever kind of rule answers.
-        info: dict[Cell, Any] = {("op_to_schema_info", op): self.schema_info}
-        if self.handler is not None:
-            info[HANDLERS, op] = self.handler
-        if isinstance(self.rule, AmendedTorch) or isinstance(self.handler, HandlerOrRule):
-            return info  # torch's own rule stays: torch or its handler is yet to ask it
-        if isinstance(self.rule, _SingleDimStrategyInfo):
-            return info | {("op_single_dim_strategy_funcs", op): self.rule}
-        return info | {
-            ("op_single_dim_strategy_funcs", op): ABSENT,
-            ("op_strategy_funcs", op): self.rule,
-        }
-
-    @property
-    def falls_back(self) -> bool:
-        """Whether this is a fallback's, which any rule of any layer goes before."""
-        return getattr(getattr(self.rule, "func", None), "fallback", None) is not None
-
-    @property
-    def executor(self) -> Executor | None:
-        """What runs the op by this entry's rule; None for a full-mesh function."""
-        rule = getattr(self.rule, "func", None)
-        if not isinstance(rule, InstalledRule):
-            return None
-        return Executor(rule, self.rule, self.schema_info)
-
-    def executed(self) -> Entry:
-        """Make the same entry for an op that the host is to run itself."""
-        return replace(self, handler=self.executor)
-
-
-INSTALLATIONS = 0
-"""Height of installations, of which the latest covers the others altogether."""
-
-REGISTRATIONS = 1
-"""Height of what the process or the program registers by hand; the latest is uppermost."""
 
 LOOKING = ContextVar("dtensor_registry_looking", default=False)
 """Whether calls are dispatched only to look at them: no other rank does the same."""
-
-SCOPES = 2
-"""Height of the layers that come and go often; compiled code is not dropped for them."""
-
-
-@dataclass(eq=False, slots=True)
-class Layer:
-    """Entries that come and go together; compared by identity.
-
-    Attributes:
-        name: what it is, for people.
-        height: 0 for installations, 1 for this process's own rules, 2 for contexts. A later
-            layer goes above an earlier one of the same height.
-        entries: by op.
-        pending: finds the entry of an op that did not exist when the layer was made.
-        adopts: whether torch's own rules are expanded by the host while the layer is in force.
-        missing: finds an entry for an op that turned out to have no rule at all, from the
-            call's tensors; the layer's fallback.
-        before_decomposition: whether `missing` is asked before torch decomposes an op.
-        pinned_to_torch: says whether the user pinned an op, by its name, to torch; None: no op is.
-        links: what the user says of the speed of mesh dims.
-        parts: (name, value) of what the layer decides by, for ranks and caches to compare.
-        program: what the program registered by torch's `register_sharding`, if that made the layer.
-        replaced: what torch had before that; None if it was registered before the host hooked in.
-        met: called when a mesh is used, to compare its ranks; None: they are not compared.
-        momentary: whether the layer is there for a tool alone: compiled code is not dropped.
-    """
-
-    name: str
-    height: int
-    entries: dict[OpOverload, Entry] = field(default_factory=dict)
-    adopts: bool = False
-    pending: Callable[[OpOverload], Entry | None] | None = None
-    missing: Callable[[OpOverload, Specs], Entry | None] | None = None
-    before_decomposition: bool = False
-    pinned_to_torch: Callable[[str], bool] | None = None
-    links: Mapping[str, LinkSettings] = field(default_factory=dict)
-    parts: tuple[tuple[str, str], ...] = ()
-    program: Registered | None = None
-    replaced: Mapping[Cell, Any] | None = None
-    met: Callable[[DeviceMesh], None] | None = None
-    momentary: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -182,7 +88,7 @@ class Loan:
     @property
     def uncovered(self) -> list[Layer]:
         """The layers that count: all but installations that a later one covers."""
-        return _uncovered(self._layers)
+        return uncovered(self._layers)
 
     def parts(self) -> tuple[tuple[str, str], ...]:
         """What the process decides by; a name that several layers have is said to be of each."""
@@ -206,7 +112,7 @@ class Loan:
         self._tell_compiled(layer)
         try:
             with self.lock, Interrupts():
-                self._rewrite(self._obeying(_put_in(layer, self._layers)))
+                self._rewrite(self._obeying(put_in(layer, self._layers)))
         except BaseException:
             self.remove(layer)  # whoever asked gets the exception, and no handle
             raise
@@ -269,7 +175,7 @@ class Loan:
                 LEDGER.give(known.cells())
                 layer = self._layer_of(known)
                 layer.replaced = before
-                self._rewrite(self._obeying(_put_in(layer, self._layers)))
+                self._rewrite(self._obeying(put_in(layer, self._layers)))
             except BaseException:
                 LEDGER.give(before)
                 raise
@@ -409,7 +315,7 @@ class Loan:
             self._write(before)
             self._settle(afresh=True)
             raise
-        if any(map(_is_lasting, changed)):
+        if any(map(is_lasting, changed)):
             compile_caches.drop_compiled()
         return foreign
 
@@ -457,7 +363,7 @@ class Loan:
     def _write(self, layers: list[Layer]) -> list[str]:
         ruling: dict[OpOverload, Entry] = {}
         fallbacks: dict[OpOverload, Entry] = {}
-        for layer in _uncovered(layers):
+        for layer in uncovered(layers):
             for op, entry in layer.entries.items():
                 (fallbacks if entry.falls_back else ruling)[op] = entry
         cells: dict[Cell, Any] = {}
@@ -466,27 +372,9 @@ class Loan:
         return LEDGER.write(cells)
 
 
-def _put_in(layer: Layer, layers: list[Layer]) -> list[Layer]:
-    """Put a layer above all others of its height and below."""
-    above = sum(other.height <= layer.height for other in layers)
-    return [*layers[:above], layer, *layers[above:]]
-
-
 def _is_in(known: Mapping[OpOverload, Registered], registered: Registered) -> bool:
     """Say whether a registration of the program is the one that torch has."""
     return registered.op in known and known[registered.op].strategy is registered.strategy
-
-
-def _is_lasting(layer: Layer) -> bool:
-    """Say whether code that was compiled before a layer came or went no longer holds."""
-    was_there = layer.program is not None and layer.replaced is None
-    return layer.height < SCOPES and not (was_there or layer.momentary)
-
-
-def _uncovered(layers: list[Layer]) -> list[Layer]:
-    """Leave installations out that a later one covers."""
-    covered = [layer for layer in layers if layer.height == INSTALLATIONS][:-1]
-    return [layer for layer in layers if layer not in covered]
 
 
 LOAN = Loan()

@@ -14,7 +14,7 @@ from dtensor_registry.resolution import Resolution, resolve
 from dtensor_registry.settings import Settings
 from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_patch.entries import single_dim_entry
-from dtensor_registry.torch_patch.override_stack import Entry
+from dtensor_registry.torch_patch.layers import Entry
 from dtensor_registry.torch_patch.unknown_ops import NAMESPACES
 from dtensor_registry.torch_patch.variants import base_of
 from dtensor_registry.torch_runtime.ops import makers

@@ -17,7 +17,7 @@ from dtensor_registry.rules import CORRECTED_TABLE, Amended, Rule, Without
 from dtensor_registry.settings import TORCH, Settings, nearest
 from dtensor_registry.torch_patch.catalog import SINGLE_DIM, TorchCatalog
 from dtensor_registry.torch_patch.entries import single_dim_entry
-from dtensor_registry.torch_patch.override_stack import Entry
+from dtensor_registry.torch_patch.layers import Entry
 from dtensor_registry.torch_patch.table_patcher import LEDGER, torch_schema_info
 from dtensor_registry.torch_patch.torch_rules import as_plugin_rule
 from dtensor_registry.torch_patch.winners import Winners

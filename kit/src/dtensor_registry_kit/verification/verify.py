@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 import torch
 
 from dtensor_registry.settings import Settings
-from dtensor_registry.torch_patch.override_stack import LOAN, Entry, Layer
+from dtensor_registry.torch_patch.layers import Entry, Layer
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry_kit.dispatching.check_installed import check_installed
 from dtensor_registry_kit.isolation import Note, Outcome, run_isolated, silent
 from dtensor_registry_kit.judging.check import ON_WHOLE, SEARCHING, check
