@@ -1,8 +1,6 @@
 """Fixtures for the tests of plugins; a pytest plugin.
 
-Installed with the host, so nothing needs to be imported; without its entry point, say
-
-    pytest_plugins = ["dtensor_registry_kit.pytest_plugin.fixtures"]
+pytest finds it by its entry point, so nothing needs to be imported.
 
 Nothing here imports torch before a test asks for it.
 """
@@ -36,7 +34,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def simulated_mesh() -> Iterator[SimulatedMesh]:
-    """Make a mesh whose ranks all live in this process: `simulated_mesh(2, 2) -> DeviceMesh`.
+    """Make a mesh whose ranks all live in this process: `simulated_mesh("2x2") -> DeviceMesh`.
 
     From then on a tensor has one value per rank, collectives are computed, and DTensor works
     as on real ranks: `distribute_tensor(x, mesh, [Shard(0), Replicate()]).full_tensor()`. A
@@ -45,7 +43,7 @@ def simulated_mesh() -> Iterator[SimulatedMesh]:
     from dtensor_registry_kit.simulation.mesh import simulated_mesh
 
     with ExitStack() as stack:
-        yield lambda *shape: stack.enter_context(simulated_mesh(*shape))
+        yield lambda *sizes: stack.enter_context(simulated_mesh(*sizes))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from dtensor_registry.errors import InstallError
+from dtensor_registry.mesh_sizes import parse_mesh
 from dtensor_registry.placements import Placements
 from dtensor_registry.torch_runtime.conversion import placements_to_torch
 from dtensor_registry_kit.torch_private import (
@@ -26,15 +27,29 @@ from dtensor_registry_kit.torch_private import (
 
 
 @contextmanager
-def simulated_mesh(*shape: int) -> Iterator[DeviceMesh]:
+def simulated_mesh(*sizes: int | str) -> Iterator[DeviceMesh]:
     """Make a mesh of ranks that run one after the other in this process.
 
     Inside, a tensor is a `LocalTensor`, with a value for each rank, and collectives are
     computed. No network, no processes.
 
+    Args:
+        sizes: ranks on each mesh dim, `2, 4`, or a text, `"2x4"` or `"dp=2,tp=4"`.
+
+    Yields:
+        The mesh.
+
     Raises:
         InstallError: if this process is part of a process group already.
+        NotationError: for a text that is no mesh.
+
+    >>> from torch.distributed.tensor import Shard, distribute_tensor
+    >>> with simulated_mesh("dp=2,tp=2") as mesh:
+    ...     x = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0), Shard(1)])
+    ...     mesh.mesh_dim_names, x.to_local().shape, x.relu().placements
+    (('dp', 'tp'), torch.Size([2, 2]), (Shard(dim=0), Shard(dim=1)))
     """
+    asked = parse_mesh("x".join(map(str, sizes)))
     if dist.is_initialized():
         raise InstallError(
             "a simulated mesh needs a process without a process group, and this one has one.\n"
@@ -42,10 +57,10 @@ def simulated_mesh(*shape: int) -> Iterator[DeviceMesh]:
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, of its fake process group
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=prod(shape))
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=asked.ranks)
     try:
-        with LocalTensorMode(prod(shape)):
-            yield init_device_mesh("cpu", shape)
+        with LocalTensorMode(asked.ranks):
+            yield init_device_mesh("cpu", asked.shape, mesh_dim_names=asked.names)
     finally:
         dist.destroy_process_group()
 
