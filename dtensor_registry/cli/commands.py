@@ -26,7 +26,7 @@ from dtensor_registry.errors import UnavailableCommandError
 GROUP = "dtensor_registry.commands"
 OWN = (AUDIT, DIFF, DOCTOR, EXPLAIN, LOCK, OPS, PLUGINS)
 KIT = "dtensor-registry-kit"
-OF_THE_KIT = ("new", "verify")
+OF_THE_KIT = ("derive", "new", "verify")
 """Commands of the authors' kit, named where it is not installed."""
 _ADVICE = "Tell its author; every other command works without it."
 

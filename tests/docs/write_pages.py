@@ -23,11 +23,13 @@ from dtensor_registry.cli.commands import find_commands
 from dtensor_registry.cli.ops import OpsReport
 from dtensor_registry.cli.plugins import PluginsReport
 from dtensor_registry.settings import PREFIX, SWITCHES, FallbackSettings, LinkSettings, Settings
+from dtensor_registry_kit.commands.derive import DeriveReport
 from dtensor_registry_kit.commands.verify import VerifyReport
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 SCHEMAS: dict[str, type[BaseModel]] = {
+    "derive": DeriveReport,
     "ops": OpsReport,
     "plugins": PluginsReport,
     "verify": VerifyReport,
@@ -45,7 +47,7 @@ CLI_HEAD = f"""\
 {MADE}
 
 What `pip install dtensor-registry` puts on the path; `python -m dtensor_registry.cli` is the same.
-`new` and `verify` come with `pip install dtensor-registry-kit`; any distribution can
+`derive`, `new` and `verify` come with `pip install dtensor-registry-kit`; any distribution can
 [add a command](write-a-plugin.md#add-a-command).
 No command needs a GPU or a process group. Settings come from the environment and from files of the
 working directory, as for `install()`; see [settings](settings.md).

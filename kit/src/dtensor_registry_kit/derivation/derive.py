@@ -81,9 +81,7 @@ def derive(
         DerivationError: if the op does not exist, the reference cannot be traced or returns
             another number of tensors, or there would be too much to try.
     """
-    found = find_op(_overload(op_name(op)))
-    if found is None:
-        raise DerivationError(f"{op_name(op)} does not exist: import what defines it first")
+    found = op_to_derive(op)
     known = facts(found).signature
     unknown = sorted(set(ignore) - {parameter.name for parameter in known.parameters})
     if unknown:
@@ -100,8 +98,20 @@ def derive(
     return _proven(found, known, calls, rule, tuple(passed))
 
 
-def _overload(name: str) -> str:
-    return name if name.count(".") == 2 else f"{name}.default"
+def op_to_derive(op: Any) -> OpOverload:
+    """Find the overload that a rule is to be derived for; of a name without one, the default.
+
+    Raises:
+        DerivationError: if there is no such op.
+
+    >>> op_to_derive("aten.mm")
+    <OpOverload(op='aten.mm', overload='default')>
+    """
+    name = op_name(op)
+    found = find_op(name if name.count(".") == 2 else f"{name}.default")
+    if found is None:
+        raise DerivationError(f"{name} does not exist: import what defines it first")
+    return found
 
 
 def _when(known: Signature, call: Sample, ignored: frozenset[str]) -> tuple[tuple[str, Any], ...]:
