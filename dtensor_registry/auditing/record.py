@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from dtensor_registry.auditing.rows import AuditRow, LineRow, in_order, write_sum, write_table
 from dtensor_registry.rules.strategy import SourceLine
-from dtensor_registry.torch_patch.owner import Kind
 from dtensor_registry.torch_patch.watch import OpRun, watching
+from dtensor_registry.torch_runtime.decision import Kind
 
 Place = tuple[SourceLine | None, bool]
 """A line of the program, and whether the call is part of its backward pass."""

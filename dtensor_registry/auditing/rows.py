@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dtensor_registry.rules.strategy import SourceLine
-from dtensor_registry.torch_patch.owner import Kind
+from dtensor_registry.torch_runtime.decision import Kind
 
 KINDS: tuple[Kind, ...] = ("none", "fallback", "plugin", "decomposition", "torch", "program")
 """All kinds; ops that need a rule come first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.utils._pytree import tree_leaves
 
-from dtensor_registry.explanation import Choice, Explanation, Part, Piece, Rejected, TensorShown
+from dtensor_registry.discovery import PROGRAM
+from dtensor_registry.explanation import Choice, Explanation, Part, Piece, TensorShown
 from dtensor_registry.explanation.dispatched import Dispatched, dispatch, reason_of
 from dtensor_registry.explanation.listing import Listing, list_choices
 from dtensor_registry.explanation.moves import choice_of, mesh_dims_of
@@ -21,16 +22,14 @@ from dtensor_registry.explanation.providers import Known, providers_of
 from dtensor_registry.explanation.query import AskedCall
 from dtensor_registry.explanation.why_not import why_not
 from dtensor_registry.placements import REPLICATE
+from dtensor_registry.planner import Candidate
 from dtensor_registry.torch_fake.dispatch import piece_of
-from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
-from dtensor_registry.torch_patch.dispatch_hooks import specs_in
 from dtensor_registry.torch_patch.override_stack import LOAN
-from dtensor_registry.torch_patch.owner import NOBODY, owner
 from dtensor_registry.torch_patch.watch import OpRun
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
+from dtensor_registry.torch_runtime.decision import Specs, specs_in
 from dtensor_registry.torch_runtime.decomposition import is_composite
 from dtensor_registry.torch_runtime.explain_command import dtype_name
-from dtensor_registry.torch_runtime.installed_rule import InstalledRule
 from dtensor_registry.torch_runtime.schema import facts, input_names
 
 RANKS_DRAWN = 64
@@ -65,9 +64,7 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
         AskedError: for one that does not fit the call.
     """
     dispatched = dispatch(call)
-    by = NOBODY if dispatched.decider == "nobody" else owner(call.op)
-    if dispatched.decider == "decomposition":
-        by = "decomposition"
+    by = _by(dispatched)
     listing = list_choices(dispatched)
     specs = specs_in(dispatched.schema)
     names = [
@@ -76,11 +73,8 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
             call.op, call.args, call.kwargs, lambda value: isinstance(value, DTensor)
         )
     ]
-    chosen = _chosen(dispatched, listing, specs)
-    valid = [
-        choice_of(listing.specs, listed.outputs, listed.inputs, listed.rows)
-        for listed in listing.valid[: wanted.most]
-    ]
+    chosen = _chosen(dispatched, specs)
+    valid = [choice_of(listing.specs, listed) for listed in listing.valid[: wanted.most]]
     own = listing.specs and len(listing.specs) == len(specs)
     questions = [
         why_not(text, listing, chosen if own or not listing.specs else None, names, call.mesh.ndim)
@@ -100,14 +94,7 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
         inputs=tuple(_tensor(name, spec) for name, spec in zip(names, specs, strict=True)),
         rows=_rows(listing),
         candidates=tuple(valid),
-        rejected=tuple(
-            Rejected(
-                tuple(None if p is None else tuple(map(str, p)) for p in listed.outputs),
-                tuple(tuple(map(str, p)) for p in listed.inputs),
-                listed.reason,
-            )
-            for listed in listing.invalid[: wanted.most]
-        ),
+        rejected=listing.invalid[: wanted.most],
         valid=len(listing.valid) if counted else None,
         invalid=len(listing.invalid) if counted else None,
         chosen=chosen,
@@ -118,34 +105,40 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
         ),
         collectives=_collectives(dispatched.ran),
         parts=_parts(run for run in dispatched.ran if run.op != str(call.op)),
-        executed=dispatched.executed,
+        executed=dispatched.decision is not None and dispatched.decision.executed,
         error=None if dispatched.error is None else reason_of(dispatched.error),
         notes=tuple(_notes(dispatched, listing)),
         why_not=tuple(questions),
     )
 
 
-def _chosen(
-    dispatched: Dispatched, listing: Listing, specs: Sequence[DTensorSpec]
-) -> Choice | None:
+def _by(dispatched: Dispatched) -> str:
+    """Name who decided a call, as audit does."""
+    if dispatched.decider in ("decomposition", "nobody"):
+        return dispatched.decider
+    decision = dispatched.decision
+    owner = None if decision is None else decision.owner
+    return (owner or LOAN.owner(dispatched.schema.op)).name
+
+
+def _chosen(dispatched: Dispatched, specs: Specs) -> Choice | None:
     """Show what dispatch chose, with the rows that it is made of where rows decided."""
-    if dispatched.inputs is None or len(dispatched.inputs) != len(specs):
+    decision = dispatched.decision
+    if dispatched.error is not None or decision is None or decision.wanted is None:
         return None
-    inputs = tuple(placements_from_torch(spec.placements) for spec in dispatched.inputs)
+    if len(decision.wanted) != len(specs):
+        return None
+    inputs = tuple(placements_from_torch(spec.placements) for spec in decision.wanted)
     outputs = tuple(
         None if spec is None else placements_from_torch(spec.placements)
         for spec in dispatched.outputs or ()
     )
-    if dispatched.reads and dispatched.executed:
+    if dispatched.reads and decision.executed:
         # Only whole results can be described once they are there, so they are replicated.
         whole = (REPLICATE,) * specs[0].mesh.ndim
         outputs = (whole,) * facts(dispatched.schema.op).tensor_outputs
-    for listed in listing.valid:
-        # A list of outputs may stand in rows as one; its elements are alike then.
-        same = listed.outputs == outputs or listed.outputs * len(outputs) == outputs
-        if listed.inputs == inputs and same:
-            return choice_of(specs, listed.outputs, inputs, listed.rows)
-    return choice_of(specs, outputs, inputs)
+    rows = decision.choices[0].rows if decision.choices and not decision.elements else ()
+    return choice_of(specs, Candidate(rows, outputs, inputs, ()))
 
 
 def _tensor(name: str, spec: DTensorSpec) -> TensorShown:
@@ -185,15 +178,15 @@ def _rows(listing: Listing) -> tuple[str, ...]:
 
 def _told(dispatched: Dispatched, by: str) -> str:
     """Say in a few words who decided a call."""
-    rule = dispatched.rule
-    if isinstance(rule, InstalledRule) and dispatched.decider != "decomposition":
-        return f"{by}: {rule.origin}"
-    corrected = getattr(rule, "func", None)
-    if isinstance(corrected, CorrectedRule):
-        return f"{by}: {corrected.origin}; torch's own rule, expanded by the host"
-    found = LOAN.find(dispatched.schema.op)
-    if found is not None and found[0].program is not None:
-        return str(found[0].program.origin)
+    decision = dispatched.decision
+    owner = None if decision is None else decision.owner
+    owner = owner or LOAN.owner(dispatched.schema.op)
+    if owner.name == PROGRAM:
+        return str(owner.origin)
+    if dispatched.decider in ("rule", "fallback") and owner.origin is not None:
+        return f"{by}: {owner.origin}"
+    if dispatched.decider == "torch rule" and owner.origin is not None:
+        return f"{by}: {owner.origin}; torch's own rule, expanded by the host"
     return {
         "rule": "a function for the whole mesh, given by a context",
         "torch rule": "torch's own rule for one mesh dim, expanded by the host",
@@ -207,15 +200,17 @@ def _told(dispatched: Dispatched, by: str) -> str:
 
 
 def _notes(dispatched: Dispatched, listing: Listing) -> Iterable[str]:
+    decision = dispatched.decision
     for row in listing.left_out:
         yield f"left out of torch's rule: {row}"
     amended = LOAN.amended(dispatched.schema.op)
     note = None if amended is None or dispatched.error else amended.note(dispatched.schema)
     if note is not None:
         yield note
-    if dispatched.refusal is not None:
-        yield f"{owner(dispatched.schema.op)} has no way to run it: {dispatched.refusal}"
-    if dispatched.executed:
+    if decision is not None and decision.passed_over and dispatched.error is None:
+        by = LOAN.owner(dispatched.schema.op).name
+        yield f"{by} has no way to run it: {decision.passed_over}"
+    if decision is not None and decision.executed:
         yield "the host runs this op itself, each time, without torch's cache"
     if dispatched.reads:
         yield "it reads values, so nothing can be said of its outputs without data"

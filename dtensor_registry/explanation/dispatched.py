@@ -1,9 +1,9 @@
-"""What dispatch does with a call: run it on tensors without data, and ask what was decided."""
+"""A call run as DTensor runs it, on tensors without data, and what was decided on the way."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,19 +16,12 @@ from torch.utils._pytree import tree_leaves
 from dtensor_registry.errors import RegistryError
 from dtensor_registry.explanation.query import AskedCall, told_by
 from dtensor_registry.explanation.values import Decider
-from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
-from dtensor_registry.torch_patch.dispatch_hooks import specs_in
 from dtensor_registry.torch_patch.override_stack import LOAN
-from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER, has_rule
 from dtensor_registry.torch_patch.watch import OpRun, watching
-from dtensor_registry.torch_runtime.amended import AmendedTorch
 from dtensor_registry.torch_runtime.arguments import read_arguments
-from dtensor_registry.torch_runtime.decide import filters_choices, refusal
+from dtensor_registry.torch_runtime.decision import Decision, recording
 from dtensor_registry.torch_runtime.decomposition import is_composite
-from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
-from dtensor_registry.torch_runtime.execute import Executor, waits_for_shapes
-from dtensor_registry.torch_runtime.handlers import HandlerOrRule
-from dtensor_registry.torch_runtime.installed_rule import InstalledRule, TorchRule, torch_rule
+from dtensor_registry.torch_runtime.execute import waits_for_shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +30,34 @@ class Dispatched:
 
     Attributes:
         schema: the call as torch's propagator writes it.
+        decision: what dispatch decided of it, last; None if nothing was to be decided.
         decider: what kind of answer it got.
-        rule: what gave the rows, if rows decided.
-        inputs: where each tensor goes; None if torch does not say.
         outputs: what each output is, None for one that is no tensor; None if nothing came out.
         ran: the ops that ran, and what they communicated.
-        executed: whether the host runs the op itself.
         reads: whether it came to where it needs data, and went no further.
         error: what was raised, None if the call went through.
         warnings: what was said on the way.
-        refusal: why the op's rule has no way to run the call, where torch's decomposition has.
     """
 
     schema: OpSchema
+    decision: Decision | None
     decider: Decider
-    rule: InstalledRule | TorchRule | None
-    inputs: tuple[DTensorSpec, ...] | None
     outputs: tuple[DTensorSpec | None, ...] | None
     ran: tuple[OpRun, ...]
-    executed: bool
     reads: bool
     error: Exception | None
     warnings: tuple[str, ...]
-    refusal: str | None = None
 
 
 def dispatch(call: AskedCall) -> Dispatched:
     """Run a call as DTensor runs it."""
     ran: list[OpRun] = []
+    made: list[Decision] = []
     result: Any = None
     error: Exception | None = None
     with (
         warnings.catch_warnings(record=True) as said,
+        recording(made.append),
         watching(ran.append),
         torch.no_grad(),
         call.mode,
@@ -78,38 +67,21 @@ def dispatch(call: AskedCall) -> Dispatched:
             result = call.op(*call.args, **call.kwargs)
         except Exception as raised:  # whatever it is, it is the answer that a user gets
             error = raised
-    executor = dispatcher()._custom_op_handlers.get(call.op)
-    schema = _schema(call)
-    if isinstance(executor, HandlerOrRule):
-        stays = error is not None or executor.stays(schema)
-        executor = None if stays else executor.executor
-    executed = isinstance(executor, Executor)
     reads = error is not None and waits_for_shapes(error) and _named(error) is None
     if reads:
         error = None  # it came to where it needs data: there is no more to see
-    decider, rule = _decider(call, ran, error, executed)
-    refused = _refusal(rule, schema, executed) if error is None and not reads else None
-    if refused is not None:
-        decider = "decomposition"
-    inputs = outputs = None
-    if error is None:
-        outputs = tuple(_outputs(result)) if result is not None else None
-        inputs = _inputs(schema, executor if executed else None, decider)
-    told = tuple(dict.fromkeys(str(w.message) for w in said))
+    decision = next((d for d in reversed(made) if d.schema.op is call.op), None)
+    outputs = tuple(_outputs(result)) if error is None and result is not None else None
     return Dispatched(
-        schema, decider, rule, inputs, outputs, tuple(ran), executed, reads, error, told, refused
+        read_arguments(call.op, call.args, call.kwargs, None).schema,
+        decision,
+        _decider(call, decision, error),
+        outputs,
+        tuple(ran),
+        reads,
+        error,
+        tuple(dict.fromkeys(str(w.message) for w in said)),
     )
-
-
-def _refusal(
-    rule: InstalledRule | TorchRule | None, schema: OpSchema, executed: bool
-) -> str | None:
-    """Say why a rule by itself has no way to run a call that went through, in one line."""
-    if not isinstance(rule, InstalledRule) or not rule.decomposes:
-        return None
-    meta = propagator()._propagate_tensor_meta_non_cached(schema)
-    refused = refusal(rule, propagator()._wrap_with_op_strategy(schema), meta, executed)
-    return None if refused is None else str(refused).partition("\n")[0]
 
 
 def reason_of(error: Exception) -> str:
@@ -126,46 +98,15 @@ def _named(error: BaseException | None) -> RegistryError | None:
     return None
 
 
-def _schema(call: AskedCall) -> OpSchema:
-    prop = propagator()
-    info = prop.op_to_schema_info.get(call.op)
-    info = info or prop.op_to_schema_info_for_single_dim_strategy.get(call.op)
-    return read_arguments(call.op, call.args, call.kwargs, info).schema
-
-
-def _decider(
-    call: AskedCall, ran: Sequence[OpRun], error: Exception | None, executed: bool
-) -> tuple[Decider, InstalledRule | TorchRule | None]:
-    op = call.op
-    if LEDGER.original(HANDLERS, op) is not None and not executed:
-        return "handler", None
-    if is_composite(op) and not any(row.op == str(op) for row in ran):
-        return "composite", None
-    found = LOAN.find(op)
-    if found is not None:
-        rule = getattr(found[1].rule, "func", None)
-        if isinstance(rule, InstalledRule):
-            return ("rule" if rule.fallback is None else "fallback"), rule
-        if not isinstance(rule, CorrectedRule) and not isinstance(found[1].rule, AmendedTorch):
-            return "rule", None  # a function for the whole mesh
-    info = propagator().op_single_dim_strategy_funcs.get(op)
-    adopting = any(layer.adopts for layer in LOAN.uncovered)
-    if info is not None and adopting and not filters_choices(info):
-        return "torch rule", torch_rule(info.func, info.allow_uneven_sharding)
-    if has_rule(op):
-        return "torch", None
-    return ("decomposition" if error is None else "nobody"), None
-
-
-def _inputs(
-    schema: OpSchema, executor: Executor | None, decider: Decider
-) -> tuple[DTensorSpec, ...] | None:
-    if executor is not None:
-        return executor.make_plan(schema).inputs
-    if decider in ("handler", "composite"):
-        return None
-    answer = propagator().propagate_op_sharding_non_cached(schema)
-    return specs_in(answer.redistribute_schema if answer.needs_redistribute else schema)
+def _decider(call: AskedCall, decision: Decision | None, error: Exception | None) -> Decider:
+    """Name what gave the answer; an op that torch takes into parts is not decided itself."""
+    if decision is None and is_composite(call.op):
+        return "composite"
+    if decision is not None and decision.passed_over and error is None:
+        return "decomposition"
+    decider = None if decision is None else decision.decider
+    decider = decider or LOAN.owner(call.op).decider
+    return "nobody" if decider == "decomposition" and error is not None else decider
 
 
 def _outputs(result: Any) -> Iterator[DTensorSpec | None]:

@@ -11,7 +11,7 @@ from torch.distributed.tensor._redistribute import _gen_transform_infos
 from dtensor_registry.explanation import Choice, Move, Step
 from dtensor_registry.explanation.values import Placed
 from dtensor_registry.placements import Placements
-from dtensor_registry.planner import itemise, needs_torch
+from dtensor_registry.planner import Candidate, itemise, needs_torch
 from dtensor_registry.planner.redistribution import collective_of
 from dtensor_registry.torch_runtime.conversion import (
     from_torch,
@@ -37,30 +37,23 @@ def mesh_dims_of(specs: Sequence[DTensorSpec]) -> tuple[str, ...]:
     return tuple(mesh.mesh_dim_names or map(str, range(mesh.ndim)))
 
 
-def choice_of(
-    specs: Sequence[DTensorSpec],
-    outputs: Sequence[Placements | None],
-    inputs: Sequence[Placements],
-    rows: tuple[int, ...] = (),
-) -> Choice:
+def choice_of(specs: Sequence[DTensorSpec], candidate: Candidate) -> Choice:
     """Show a choice.
 
     Args:
         specs: the inputs as they come.
-        outputs: placements of each output.
-        inputs: placements that each input shall have.
-        rows: index of the row on each mesh dim, if rows decide.
+        candidate: the choice; what it costs is reckoned anew.
     """
     price = pricer(specs[0].mesh, [(spec,) for spec in specs])
-    costs = [price(at, target)[0] for at, target in enumerate(inputs)]
+    costs = [price(at, target)[0] for at, target in enumerate(candidate.inputs)]
     return Choice(
-        outputs=tuple(map(placed, outputs)),
-        inputs=tuple(tuple(map(str, placements)) for placements in inputs),
+        outputs=tuple(map(placed, candidate.outputs)),
+        inputs=tuple(tuple(map(str, placements)) for placements in candidate.inputs),
         microseconds=_finite(sum(costs)),
-        rows=rows,
+        rows=candidate.rows,
         moves=tuple(
             _move(spec, target, cost)
-            for spec, target, cost in zip(specs, inputs, costs, strict=True)
+            for spec, target, cost in zip(specs, candidate.inputs, costs, strict=True)
         ),
     )
 

@@ -9,11 +9,11 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
 from dtensor_registry.errors import AskedError
 from dtensor_registry.explanation import AskedChoice, Choice, WhyNot, parse_choice
-from dtensor_registry.explanation.listing import Listed, Listing
+from dtensor_registry.explanation.listing import Listing
 from dtensor_registry.explanation.moves import choice_of, mesh_dims_of, placed
 from dtensor_registry.explanation.text import show_cost, show_move, show_step
 from dtensor_registry.placements import Placement, Placements, show_choice, show_placements
-from dtensor_registry.planner import Problem, objection
+from dtensor_registry.planner import Candidate, Problem, objection
 from dtensor_registry.planner.problem import combine
 
 
@@ -100,8 +100,8 @@ def _by_rows(
         outputs_there, inputs_there = combine(problem, rows_taken)
         reason = objection(problem, outputs_there, inputs_there)
         if reason is None:
-            listed = Listed(outputs_there, inputs_there, rows_taken)
-            return _valid(listed, listing.specs, chosen, names)
+            found = Candidate(rows_taken, outputs_there, inputs_there, ())
+            return _valid(found, listing.specs, chosen, names)
         reasons.append(reason)
     return "It is not valid: " + "; ".join(dict.fromkeys(reasons)) + "."
 
@@ -131,9 +131,9 @@ def _no_row(
 
 
 def _valid(
-    listed: Listed, specs: Sequence[DTensorSpec], chosen: Choice | None, names: Sequence[str]
+    listed: Candidate, specs: Sequence[DTensorSpec], chosen: Choice | None, names: Sequence[str]
 ) -> str:
-    choice = choice_of(specs, listed.outputs, listed.inputs, listed.rows)
+    choice = choice_of(specs, listed)
     cost = show_cost(choice.microseconds)
     if choice.microseconds is None:
         head = "It is valid, but torch gives no finite price to a move, so that it comes last:"

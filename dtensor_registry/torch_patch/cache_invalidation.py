@@ -19,6 +19,7 @@ from torch.distributed.tensor._sharding_prop import LocalLRUCache
 
 from dtensor_registry.torch_runtime import rule_epoch
 from dtensor_registry.torch_runtime.amended import AmendedTorch
+from dtensor_registry.torch_runtime.decision import Deciding, Decision, Owner, answered, report
 from dtensor_registry.torch_runtime.dispatcher import propagator
 from dtensor_registry.torch_runtime.moved_views import mark_answer, plain_schema
 from dtensor_registry.torch_runtime.row_cache import forget_rows
@@ -38,9 +39,15 @@ class FreshSharding(OutputSharding):
     first read asks again. That is of `needs_redistribute`, by torch's C++; where data moves,
     torch's Python reads it once more. How the last dispatch ended plays no part: it may have
     raised anywhere.
+
+    Attributes:
+        decision: what the answer was made from.
     """
 
-    def __init__(self, schema: OpSchema, answer: OutputSharding, epoch: int) -> None:
+    def __init__(
+        self, schema: OpSchema, answer: OutputSharding, epoch: int, decision: Decision
+    ) -> None:
+        self.decision = decision
         self._schema = schema
         self._answer = answer
         self._epoch = epoch
@@ -49,7 +56,9 @@ class FreshSharding(OutputSharding):
         if self._epoch != rule_epoch.current():
             epoch = rule_epoch.current()
             answer = _ask_again(self._schema)
-            self._answer = answer._answer if isinstance(answer, FreshSharding) else answer
+            if isinstance(answer, FreshSharding):
+                self.decision, answer = answer.decision, answer._answer
+            self._answer = answer
             self._epoch = epoch
 
     @property
@@ -90,12 +99,14 @@ def _ask_again(schema: OpSchema) -> OutputSharding:
 def hook_in(
     find_fallback: Callable[[OpSchema], bool],
     find_amended: Callable[[OpOverload], AmendedTorch | None],
+    find_owner: Callable[[OpOverload], Owner],
 ) -> None:
     """Make torch's propagator answer with `FreshSharding`.
 
     Args:
         find_fallback: gives the op of a call that has no rule a fallback, if there is one.
         find_amended: finds what a plugin amends in torch's own way to run an op.
+        find_owner: says who decides an op.
     """
     global _find_fallback
     _find_fallback = find_fallback
@@ -105,14 +116,18 @@ def hook_in(
     def propagate_op_sharding_non_cached(op_schema: OpSchema) -> OutputSharding:
         # Another thread may change rules while the answer is made: it is of the time before.
         asked = rule_epoch.current()
-        refuse_own_order(op_schema.op, op_schema.args_spec)
-        question = plain_schema(op_schema)
-        amended = find_amended(op_schema.op)
-        if amended is None:
-            answer = ask(prop, question)
-        else:
-            answer = amended.answer(question, lambda schema: ask(prop, schema))
-        return FreshSharding(op_schema, mark_answer(op_schema, answer), asked)
+        with Deciding(op_schema, owner=find_owner(op_schema.op)) as deciding:
+            refuse_own_order(op_schema.op, op_schema.args_spec)
+            question = plain_schema(op_schema)
+            amended = find_amended(op_schema.op)
+            if amended is None:
+                answer = ask(prop, question)
+            else:
+                answer = amended.answer(question, lambda schema: ask(prop, schema))
+            answer = mark_answer(op_schema, answer)
+        decision = answered(deciding.decision, answer)
+        report(decision)
+        return FreshSharding(op_schema, answer, asked, decision)
 
     prop.propagate_op_sharding_non_cached = propagate_op_sharding_non_cached
 

@@ -21,6 +21,7 @@ from dtensor_registry.torch_patch.catalog import SINGLE_DIM
 from dtensor_registry.torch_patch.layers import Entry
 from dtensor_registry.torch_patch.table_patcher import LEDGER, torch_schema_info
 from dtensor_registry.torch_runtime.conversion import row_from_rule
+from dtensor_registry.torch_runtime.decision import Decision
 from dtensor_registry.torch_runtime.schema import facts, runtime_schema_info
 
 
@@ -65,6 +66,15 @@ class CorrectedRule:
                 entries = row_from_rule(row)
                 found.append((show_row(entries, len(entries) - outputs), reason))
         return tuple(found)
+
+
+def left_out_of(decision: Decision) -> tuple[str, ...]:
+    """List the rows of torch's rule that a call did without, and why."""
+    rule, question = getattr(decision.rule, "func", None), decision.question
+    if not isinstance(rule, CorrectedRule) or question is None:
+        return ()
+    found = rule.left_out(question.op, question.args_meta, question.kwargs_meta)
+    return tuple(f"{row}: {wrong.because}" for row, wrong in found)
 
 
 def corrected_entry(op: OpOverload, contribution: Contribution) -> Entry:

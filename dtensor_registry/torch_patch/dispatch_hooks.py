@@ -11,20 +11,19 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections import Counter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from torch._ops import OpOverload
 from torch.distributed.tensor._dispatch import OpDispatcher
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor._op_schema import OpInfo, OpSchema
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
-from torch.utils._pytree import tree_leaves
 
 from dtensor_registry.errors import MixedTensorsError, MovedArgumentError, NoStrategyError
 from dtensor_registry.torch_patch.decompositions import is_decomposed
 from dtensor_registry.torch_patch.table_patcher import has_rule
 from dtensor_registry.torch_runtime.amended import AmendedTorch
 from dtensor_registry.torch_runtime.arguments import read_arguments
+from dtensor_registry.torch_runtime.decision import Decision, Owner, Specs, report, specs_in
 from dtensor_registry.torch_runtime.dispatcher import dispatcher
 from dtensor_registry.torch_runtime.execute import Executor, waits_for_shapes
 from dtensor_registry.torch_runtime.explain_command import command_for
@@ -37,9 +36,6 @@ from dtensor_registry.torch_runtime.shard_order import (
     run_in_default_order,
 )
 from dtensor_registry.torch_runtime.write_through import write_through, written_views
-
-Specs: TypeAlias = tuple[DTensorSpec, ...]
-"""The tensors of a call, in row order."""
 
 SLOW_PATH = "_propagate_op_sharding_dispatch_slow_path"
 UNWRAP = "unwrap_to_op_info"
@@ -76,14 +72,6 @@ def in_dispatch() -> bool:
     return False
 
 
-def specs_in(schema: OpSchema | None) -> Specs:
-    """List the tensors of a call as torch's propagator describes it."""
-    if schema is None:
-        return ()
-    leaves = tree_leaves((schema.args_schema, schema.kwargs_schema))
-    return tuple(leaf for leaf in leaves if isinstance(leaf, DTensorSpec))
-
-
 class Binder(Protocol):
     """What gives rules to ops while they are called."""
 
@@ -104,6 +92,9 @@ class Binder(Protocol):
 
     def amended(self, op: OpOverload) -> AmendedTorch | None:
         """Find what a plugin amends in torch's own way to run an op."""
+
+    def owner(self, op: OpOverload) -> Owner:
+        """Say who decides an op."""
 
     def executor(self, op: OpOverload) -> Executor | None:
         """Make what runs an op by the host's rule for it, if it has one."""
@@ -182,6 +173,8 @@ class DispatchHooks:
         amended = binder.amended(op)
         compute = None if amended is None else amended.computation(info.schema)
         if compute is not None:
+            assert info.schema is not None
+            report(Decision(info.schema, owner=binder.owner(op)))
             return compute(op, args, kwargs)
         if not (binder.bind_pending(op) or binder.bind_early(op, specs)):
             self._decisions[op] += 1

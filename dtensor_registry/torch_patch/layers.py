@@ -12,10 +12,10 @@ from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
 from torch.distributed.tensor._ops.single_dim_strategy import _SingleDimStrategyInfo
 
 from dtensor_registry.settings import LinkSettings
-from dtensor_registry.torch_patch.dispatch_hooks import Specs
 from dtensor_registry.torch_patch.program_rules import Registered
 from dtensor_registry.torch_patch.table_patcher import ABSENT, HANDLERS, Cell
 from dtensor_registry.torch_runtime.amended import AmendedTorch
+from dtensor_registry.torch_runtime.decision import Specs
 from dtensor_registry.torch_runtime.execute import Executor
 from dtensor_registry.torch_runtime.handlers import HandlerOrRule
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule

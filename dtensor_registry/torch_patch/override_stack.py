@@ -30,7 +30,7 @@ from dtensor_registry.torch_patch import (
     decompositions,
     program_rules,
 )
-from dtensor_registry.torch_patch.dispatch_hooks import DispatchHooks, Specs, in_dispatch, specs_in
+from dtensor_registry.torch_patch.dispatch_hooks import DispatchHooks, in_dispatch
 from dtensor_registry.torch_patch.interrupts import Interrupts
 from dtensor_registry.torch_patch.layers import (
     REGISTRATIONS,
@@ -41,10 +41,12 @@ from dtensor_registry.torch_patch.layers import (
     put_in,
     uncovered,
 )
+from dtensor_registry.torch_patch.owner import owner_of
 from dtensor_registry.torch_patch.program_rules import Registered
 from dtensor_registry.torch_patch.table_patcher import LEDGER, Cell, has_rule
 from dtensor_registry.torch_runtime import decide, move_prices
 from dtensor_registry.torch_runtime.amended import AmendedTorch
+from dtensor_registry.torch_runtime.decision import Owner, Specs, specs_in
 from dtensor_registry.torch_runtime.execute import Executor
 from dtensor_registry.torch_runtime.schema import runtime_schema_info
 
@@ -284,6 +286,13 @@ class Loan:
         ruling = [layer for layer in having if not layer.entries[op].falls_back]
         return next(((layer, layer.entries[op]) for layer in (*ruling, *having)), None)
 
+    def owner(self, op: OpOverload) -> Owner:
+        """Say who decides an op."""
+        found = self.find(op)
+        return (
+            owner_of(op, None, None) if found is None else owner_of(op, found[1], found[0].program)
+        )
+
     def _bind(self, layer: Layer, op: OpOverload, entry: Entry) -> None:
         """Give an op that had no rule its first one; safe inside a dispatch.
 
@@ -336,7 +345,9 @@ class Loan:
             self._hooked = True  # from here on there is something to take out
             setattr(_sharding_prop, decide.EXPAND, decide.expand)
             cache_invalidation.hook_in(
-                lambda schema: self.bind_missing(schema.op, specs_in(schema)), self.amended
+                lambda schema: self.bind_missing(schema.op, specs_in(schema)),
+                self.amended,
+                self.owner,
             )
             program_rules.hook_in(self.register)
             decompositions.hook_in()

@@ -1,45 +1,42 @@
-"""Who decides an op in this process."""
+"""Who decides an op in this process: the one place that says it."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 from torch._ops import OpOverload
 
-from dtensor_registry.discovery import PROGRAM
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
-from dtensor_registry.torch_patch.override_stack import LOAN
+from dtensor_registry.torch_patch.layers import Entry
+from dtensor_registry.torch_patch.program_rules import Registered
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER, has_rule
 from dtensor_registry.torch_runtime.amended import AmendedTorch
+from dtensor_registry.torch_runtime.decision import HANDLER, Owner, owner_of_rule
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule
 
-Kind: TypeAlias = Literal["none", "fallback", "plugin", "decomposition", "torch", "program"]
-"""Who decided: nobody, a fallback, a plugin (or a context, or this process), torch from what the
-op is made of, torch's own rule or handler, or the program that moved a tensor by itself."""
 
-NOBODY = "nobody"
+def owner_of(op: OpOverload, entry: Entry | None, program: Registered | None) -> Owner:
+    """Say who decides an op.
+
+    Args:
+        op: the overload.
+        entry: what a layer in force has for it, or None.
+        program: what the program registered, if that made the layer.
+    """
+    if entry is None:
+        return _torchs(op)
+    if program is not None:
+        return Owner(program.origin.plugin, "plugin", "rule", program.origin)
+    rule = getattr(entry.rule, "func", entry.rule)
+    if isinstance(rule, (CorrectedRule, AmendedTorch)):
+        return Owner(rule.origin.plugin, "plugin", _torchs(op).decider, rule.origin)
+    if not isinstance(rule, InstalledRule):
+        return Owner("context", "plugin", "rule")
+    return owner_of_rule(rule)
 
 
-def owner(op: OpOverload) -> str:
-    """Say who decides an op: a plugin, `torch`, `fallback <name>`, `decomposition`, `handler`."""
-    return owner_and_kind(op)[0]
-
-
-def owner_and_kind(op: OpOverload) -> tuple[str, Kind]:
-    """Say who decides an op, and what kind of party that is."""
-    found = LOAN.find(op)
-    if found is None and LEDGER.original(HANDLERS, op) is not None:
-        return "handler", "torch"
-    if found is not None:
-        if found[0].program is not None:
-            return PROGRAM, "plugin"
-        rule = getattr(found[1].rule, "func", None)
-        rule = found[1].rule if isinstance(found[1].rule, AmendedTorch) else rule
-        if isinstance(rule, (CorrectedRule, AmendedTorch)):
-            return rule.origin.plugin, "plugin"
-        if not isinstance(rule, InstalledRule):
-            return "context", "plugin"
-        if rule.fallback is not None:
-            return f"fallback {rule.fallback}", "fallback"
-        return rule.origin.plugin, "plugin"
-    return ("torch", "torch") if has_rule(op) else ("decomposition", "decomposition")
+def _torchs(op: OpOverload) -> Owner:
+    """Say what torch runs an op by."""
+    if LEDGER.original(HANDLERS, op) is not None:
+        return HANDLER
+    if has_rule(op):
+        return Owner("torch", "torch", "torch")
+    return Owner("decomposition", "decomposition", "decomposition")

@@ -11,16 +11,18 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._op_schema import OpSchema
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves
 
 from dtensor_registry.placements import show_placements
 from dtensor_registry.rules.strategy import SourceLine
+from dtensor_registry.torch_patch.cache_invalidation import FreshSharding
 from dtensor_registry.torch_patch.override_stack import LOAN
-from dtensor_registry.torch_patch.owner import NOBODY, Kind, owner_and_kind
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER, has_rule
 from dtensor_registry.torch_runtime.collectives import bytes_put_in, collective
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
+from dtensor_registry.torch_runtime.decision import Decision, Kind, answered, recording
 from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
 from dtensor_registry.torch_runtime.execute import waits_for_shapes
 from dtensor_registry.torch_runtime.source_lines import Lines
@@ -30,6 +32,9 @@ StandIn = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 
 EXPLICIT = "(redistribute)"
 """What stands for the op where a collective runs outside any op."""
+
+NOBODY = "nobody"
+"""Who decides an op whose results were made up."""
 
 PROGRAM = "the program"
 """Who decides such a collective."""
@@ -50,6 +55,7 @@ class OpRun:
         collectives: how many of each kind ran.
         bytes: bytes that this rank put into them.
         reason: why nobody decides, in torch's or the fallbacks' words.
+        decision: what dispatch decided; None where nothing was to be decided.
     """
 
     op: str
@@ -62,6 +68,7 @@ class OpRun:
     collectives: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
     reason: str = ""
+    decision: Decision | None = None
 
 
 Receiver = Callable[[OpRun], None]
@@ -95,8 +102,13 @@ class _Running:
 
     op: OpOverload
     run: OpRun
-    inputs: str = ""
+    came: list[str]
     restarted: bool = False
+
+    def note(self, decision: Decision) -> None:
+        """Take down what is decided while it runs."""
+        if decision.schema.op is self.op:
+            self.run.decision = decision
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -141,14 +153,16 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._running and self._running[-1].op is func:
             # The host bound a rule to the op and started it over: this call replaces that one.
             self._running[-1].restarted = True
-        mine = _Running(func, OpRun(str(func), *self.lines.here()))
+        mine = _Running(func, OpRun(str(func), *self.lines.here()), _shown((args, kwargs)))
         reason: str | None = None
         self._running.append(mine)
         try:
-            _read_choice(mine, args, kwargs)
+            question = _question(func, args, kwargs)
             self._passing = True
-            with self:
+            with self, recording(mine.note):
                 out = func(*args, **kwargs)
+            if mine.run.decision is None and question is not None:
+                mine.run.decision = _cached(question)
         except (NotImplementedError, RuntimeError) as error:
             if self._stand_in is None or mine.restarted or not _lacks_rule(func, error):
                 raise
@@ -164,8 +178,19 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _tell(self, ended: _Running, out: Any, reason: str | None) -> None:
         self.is_hosted |= bool(LOAN.layers)
         run = ended.run
-        run.decided_by, run.kind = owner_and_kind(ended.op) if reason is None else (NOBODY, "none")
-        run.choice = f"{_show(out)} <- {ended.inputs}"
+        decision = run.decision
+        owner = None if decision is None else decision.owner
+        owner = owner or LOAN.owner(ended.op)
+        run.decided_by, run.kind = (owner.name, owner.kind) if reason is None else (NOBODY, "none")
+        inputs = ended.came
+        if decision is not None and decision.wanted is not None:
+            inputs = _shown(decision.wanted)
+            run.moved.update(
+                f"{old} -> {new}"
+                for old, new in zip(ended.came, inputs, strict=False)
+                if old != new
+            )
+        run.choice = f"{_show(_shown(out))} <- {_show(inputs)}"
         run.reason = reason or ""
         for receive in self.receivers:
             receive(run)
@@ -189,32 +214,30 @@ def _lacks_rule(func: OpOverload, error: Exception) -> bool:
     return isinstance(error, NotImplementedError) or waits_for_shapes(error)
 
 
-def _read_choice(running: _Running, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Ask the propagator, once more, which placements it wants the inputs in."""
-    given: Any = (args, kwargs)
-    if running.op not in dispatcher()._custom_op_handlers:
-        try:
-            schema = dispatcher().unwrap_to_op_info(running.op, args, kwargs).schema
-            answer = propagator().propagate_op_sharding(schema)
-        except (NotImplementedError, RuntimeError):
-            pass  # the op itself will say so, or run decomposed; show what came in
-        else:
-            wanted = answer.redistribute_schema
-            if wanted is not None:
-                before, given = (
-                    (asked.args_schema, asked.kwargs_schema) for asked in (schema, wanted)
-                )
-                if answer.needs_redistribute:
-                    running.run.moved.update(
-                        f"{old} -> {new}"
-                        for old, new in zip(_shown(before), _shown(given), strict=False)
-                        if old != new
-                    )
-    running.inputs = _show(given)
+def _question(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpSchema | None:
+    """Write a call as torch's propagator is asked about it; None for one that it is not asked."""
+    if op in dispatcher()._custom_op_handlers:
+        return None
+    try:
+        schema: OpSchema = dispatcher().unwrap_to_op_info(op, args, kwargs).schema
+    except (NotImplementedError, RuntimeError):
+        return None  # the op itself says so
+    return schema
 
 
-def _show(values: Any) -> str:
-    return "; ".join(_shown(values)) or "-"
+def _cached(question: OpSchema) -> Decision | None:
+    """Find what was decided of a call whose answer torch's C++ had in its cache."""
+    try:
+        answer = propagator().propagate_op_sharding(question)
+    except (NotImplementedError, RuntimeError):
+        return None  # without the host: torch took the op into parts
+    if isinstance(answer, FreshSharding):
+        return answer.decision
+    return answered(Decision(question, owner=LOAN.owner(question.op)), answer)
+
+
+def _show(placements: list[str]) -> str:
+    return "; ".join(placements) or "-"
 
 
 def _shown(values: Any) -> list[str]:

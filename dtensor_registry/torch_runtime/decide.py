@@ -33,6 +33,7 @@ from dtensor_registry.placements import REPLICATE, show_placed
 from dtensor_registry.planner import Candidate, candidates, cheapest, objections
 from dtensor_registry.torch_runtime.call import Call, is_concrete, read_call, tensor_specs
 from dtensor_registry.torch_runtime.conversion import placements_to_torch
+from dtensor_registry.torch_runtime.decision import Decision, report
 from dtensor_registry.torch_runtime.decomposition import decomposition_choices, is_composite
 from dtensor_registry.torch_runtime.dispatcher import dispatcher
 from dtensor_registry.torch_runtime.dry_run import fails_on_empty, resized, takes_global_sizes
@@ -87,17 +88,37 @@ def expand(
         return TORCH_EXPAND(mesh, op_schema, strategy_info, output_meta)
 
     def expanded(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StrategyType:
-        decided: StrategyType | None
         if runs_per_element(op_schema):
-            decided = decide_elements(op_schema, output_meta, lambda s, m: decide(rule, s, m))
+            decided = _decide_each(rule, op_schema, output_meta)
         else:
-            decided = decide(rule, op_schema, output_meta)
+            decision = decide(rule, op_schema, output_meta)
+            decided = None if decision is None else strategy_of(decision)
         if decided is not None:
             return decided
+        report(Decision(op_schema, rule=rule if isinstance(rule, InstalledRule) else None))
         hand_over = TORCH_EXPAND(mesh, op_schema, strategy_info, output_meta)
         return cast(StrategyType, hand_over(op, args, kwargs))
 
     return expanded
+
+
+def _decide_each(
+    rule: InstalledRule | TorchRule, op_schema: OpSchema, output_meta: Any
+) -> StrategyType | None:
+    """Decide an op over lists element by element; the first stands for all that is reported."""
+    made: list[Decision] = []
+
+    def decide_one(element: OpSchema, element_meta: Any) -> OpStrategy | None:
+        decision = decide(rule, element, element_meta)
+        if decision is None:
+            return None
+        made.append(decision)
+        return strategy_of(decision)
+
+    decided = decide_elements(op_schema, output_meta, decide_one)
+    if decided is not None:
+        report(replace(made[0], schema=op_schema, elements=len(decided.children)))
+    return decided
 
 
 def decide(
@@ -105,8 +126,8 @@ def decide(
     op_schema: OpSchema,
     output_meta: Any,
     executing: bool = False,
-) -> OpStrategy | None:
-    """Choose the placements of one call.
+) -> Decision | None:
+    """Choose the placements of one call, and report what was decided.
 
     Args:
         rule: what gives the rows.
@@ -115,7 +136,7 @@ def decide(
         executing: whether the host will run the op, so that keyword tensors can move.
 
     Returns:
-        The choice, or None for a call that is torch's to decide: sizes are symbols, there are
+        The decision, or None for a call that is torch's to decide: sizes are symbols, there are
         several meshes, or torch's own rule has no row that the host would call right.
 
     Raises:
@@ -131,51 +152,50 @@ def decide(
         raise NotImplementedError(
             f"Operator {op_schema.op} does not have a sharding strategy registered."
         )
-    call = read_call(rule, op_schema, specs, output_meta, executing)
-    if isinstance(call, str):
+    decision = Decision(op_schema, op_schema, rule=rule)
+    try:
+        call = read_call(rule, op_schema, specs, output_meta, executing)
+        if isinstance(call, str):
+            if isinstance(rule, TorchRule):
+                return None
+            raise RuleError(str(op_schema.op), rule.origin.plugin, str(rule.origin), call)
+        decision = replace(decision, call=call)
+        if any(len(sources) > 1 for sources in call.specs):
+            valid = candidates(call.problem, pricer(call.mesh, call.specs))
+            if valid:
+                return _reported(replace(decision, choices=tuple(valid)))
+        best = _cheapest(call)
         if isinstance(rule, TorchRule):
-            return None
-        raise RuleError(str(op_schema.op), rule.origin.plugin, str(rule.origin), call)
-    if any(len(sources) > 1 for sources in call.specs):
-        valid = candidates(call.problem, pricer(call.mesh, call.specs))
-        if valid:
-            return OpStrategy([_op_spec(call, candidate) for candidate in valid])
-    if isinstance(rule, TorchRule):
-        best = _cheapest(call)
-        return None if best is None else OpStrategy([_op_spec(call, best)])
-    try:
-        best = _chosen(call, op_schema, rule)
-    except (NoValidRowError, RandomOpError, RuleError) as refused:
-        if not rule.decomposes:
-            raise
-        best = _through_decomposition(call, op_schema, output_meta, rule, refused)
-    return OpStrategy([_op_spec(call, best)])
+            return None if best is None else _reported(replace(decision, choices=(best,)))
+        if best is not None and fails_on_empty(call, op_schema, best, rule.local_arguments):
+            # One rank would raise while the others wait for it: such pieces are not offered.
+            call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
+            decision = replace(decision, call=call)
+            best = _cheapest(call)
+        try:
+            if best is None or _impossible_moves(call, best):
+                raise _no_valid_row(call, op_schema, rule)
+            _refuse_choice(call, op_schema, best, rule)
+        except (NoValidRowError, RandomOpError, RuleError) as refused:
+            if not rule.decomposes:
+                raise
+            decision = replace(decision, passed_over=str(refused).partition("\n")[0])
+            best = _through_decomposition(call, op_schema, output_meta, rule, refused)
+        return _reported(replace(decision, choices=(best,)))
+    except Exception as error:
+        report(replace(decision, error=error))
+        raise
 
 
-def refusal(
-    rule: InstalledRule, op_schema: OpSchema, output_meta: Any, executing: bool
-) -> Exception | None:
-    """Say why a rule by itself has no way to run a call; None: it has one."""
-    call = read_call(rule, op_schema, tensor_specs(op_schema), output_meta, executing)
-    try:
-        if isinstance(call, Call):
-            _chosen(call, op_schema, rule)
-    except (NoValidRowError, RandomOpError, RuleError) as refused:
-        return refused
-    return None
+def _reported(decision: Decision) -> Decision:
+    report(decision)
+    return decision
 
 
-def _chosen(call: Call, op_schema: OpSchema, rule: InstalledRule) -> Candidate:
-    """Choose by a plugin's rows alone."""
-    best = _cheapest(call)
-    if best is not None and fails_on_empty(call, op_schema, best, rule.local_arguments):
-        # One rank would raise while the others wait for it: such pieces are not offered.
-        call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
-        best = _cheapest(call)
-    if best is None or _impossible_moves(call, best):
-        raise _no_valid_row(call, op_schema, rule)
-    _refuse_choice(call, op_schema, best, rule)
-    return best
+def strategy_of(decision: Decision) -> OpStrategy:
+    """Write what was chosen as torch's own value."""
+    assert decision.call is not None
+    return OpStrategy([_op_spec(decision.call, choice) for choice in decision.choices])
 
 
 def _through_decomposition(

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dtensor_registry.errors import MovedArgumentError
 from dtensor_registry.placements import show_choice
 from dtensor_registry.planner import Candidate, objection
-from dtensor_registry.torch_runtime.call import Call, ties
+from dtensor_registry.torch_runtime.call import Call, tensor_specs, ties
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
 from dtensor_registry.torch_runtime.dispatcher import propagator
 from dtensor_registry.torch_runtime.explain_command import command_for
@@ -132,3 +132,28 @@ def _candidate(spec: OpSpec) -> Candidate:
         inputs=inputs,
         costs=tuple(map(tuple, spec.redistribute_cost or [[0.0]] * len(inputs))),
     )
+
+
+def function_choices(schema: OpSchema) -> tuple[Candidate, ...] | str:
+    """List what torch's function for the whole mesh offers for a call, cheapest first.
+
+    Args:
+        schema: the call, its tensors given as specs.
+
+    Returns:
+        The choices, or why there are none to list.
+    """
+    function = propagator().op_strategy_funcs.get(schema.op)
+    if function is None:
+        return "torch's rule for this op gives one answer and lists no others"
+    described = propagator()._wrap_with_op_strategy(schema)
+    strategy = function(described)
+    if not isinstance(strategy, OpStrategy):
+        return "torch decides this op element by element and lists no choices"
+    tensors = len(tensor_specs(described))
+    found = [
+        _candidate(spec)
+        for spec in strategy.strategies
+        if spec.input_specs is not None and len(spec.input_specs) == tensors
+    ]
+    return tuple(sorted(found, key=lambda candidate: candidate.cost))

@@ -35,6 +35,7 @@ from dtensor_registry.torch_runtime import decide, rule_epoch
 from dtensor_registry.torch_runtime.arguments import Arguments, read_arguments
 from dtensor_registry.torch_runtime.call import tensor_specs
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
+from dtensor_registry.torch_runtime.decision import Deciding, Decision, owner_of_rule, report
 from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
 from dtensor_registry.torch_runtime.dry_run import RehearsalError, shape_is_changed
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule
@@ -66,10 +67,12 @@ class Plan:
         inputs: one spec per tensor, in row order.
         outputs: one entry per return, None for one that is no tensor; or None as a whole when
             shapes are known only after the op has run, and everything is replicated.
+        decision: what was decided, None for a plan without.
     """
 
     inputs: tuple[DTensorSpec, ...]
     outputs: Any
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +105,8 @@ class Executor:
         if any(map(has_own_order, call.specs)) and not is_pieces_alone(op, call.specs):
             return run_in_default_order(op, args, kwargs or {})
         plan = self._plan(call)
+        if plan.decision is not None:
+            report(plan.decision)
         held = call.locals
         moved = [
             local
@@ -153,13 +158,20 @@ class Executor:
 
     def make_plan(self, schema: Any) -> Plan:
         """Decide a call as torch's propagator would, keyword tensors included."""
+        known = {"rule": self.rule, "owner": owner_of_rule(self.rule), "executed": True}
+        with Deciding(schema, **known) as deciding:
+            plan = self._decided_plan(schema)
+        decision = replace(deciding.decision, wanted=plan.inputs, outputs=plan.outputs, error=None)
+        return replace(plan, decision=decision)
+
+    def _decided_plan(self, schema: Any) -> Plan:
         strategy_schema = propagator()._wrap_with_op_strategy(schema)
         specs = [sources[0] for sources in tensor_specs(strategy_schema)]
         if self.rule.fallback is not None and is_mistold(schema.op):
             return self._whole(schema.op, specs)
         try:
             meta = propagator()._propagate_tensor_meta_non_cached(schema)
-            decided = decide.decide(self.rule, strategy_schema, meta, executing=True)
+            decision = decide.decide(self.rule, strategy_schema, meta, executing=True)
         except Exception as error:
             if isinstance(error, RegistryError) and not isinstance(error, RehearsalError):
                 raise
@@ -167,9 +179,11 @@ class Executor:
             if self.rule.fallback is None and not isinstance(error, _SHAPE_ERRORS):
                 raise
             return self._whole(schema.op, specs)
-        if decided is None:
+        if decision is None:
             expanded = decide.TORCH_EXPAND(specs[0].mesh, strategy_schema, self.info, meta)
             decided = expanded(schema.op, strategy_schema.args_meta, strategy_schema.kwargs_meta)
+        else:
+            decided = decide.strategy_of(decision)
         chosen: OpSpec = _sharding_prop._select_min_cost_strategy(decided, schema)
         return Plan(tuple(chosen.input_specs or ()), chosen.output_specs)
 

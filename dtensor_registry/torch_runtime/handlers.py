@@ -19,6 +19,7 @@ from torch.distributed.tensor._op_schema import OpSchema
 from dtensor_registry.torch_runtime import decide, rule_epoch
 from dtensor_registry.torch_runtime.arguments import read_arguments
 from dtensor_registry.torch_runtime.call import tensor_specs
+from dtensor_registry.torch_runtime.decision import HANDLER, Decision, report
 from dtensor_registry.torch_runtime.dispatcher import propagator
 from dtensor_registry.torch_runtime.execute import Executor
 
@@ -42,8 +43,10 @@ class HandlerOrRule:
     ) -> Any:
         """Run one call."""
         schema = read_arguments(op, args, kwargs or {}, self.executor.schema_info).schema
-        run = self.handler if self.stays(schema) else self.executor
-        return run(op, args, kwargs or {})
+        if not self.stays(schema):
+            return self.executor(op, args, kwargs or {})
+        report(Decision(schema, owner=HANDLER))
+        return self.handler(op, args, kwargs or {})
 
     def stays(self, schema: OpSchema) -> bool:
         """Say whether torch's handler runs a call right: its own rule moves nothing."""

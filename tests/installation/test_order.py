@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import dtensor_registry as dr
 from dtensor_registry.cli import main
-from dtensor_registry.torch_patch.owner import owner
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import has_rule
 from dtensor_registry.torch_runtime.dispatcher import dispatcher
 from dtensor_registry.torch_runtime.ops import find_op
@@ -87,7 +87,7 @@ def test_a_rule_that_fills_a_gap_comes_before_torchs_decomposition(mesh: Any) ->
     matrix, vector = on(mesh, S0, 4, 4), on(mesh, R, 4)
     with dr.install():
         assert torch.mv(matrix, vector).placements == (S0,)
-        assert owner(torch.ops.aten.mv.default) == "matrix"
+        assert LOAN.owner(torch.ops.aten.mv.default).name == "matrix"
 
 
 @pytest.mark.parametrize("pin", ["aten.mv", "aten.mv.default"])
@@ -134,7 +134,7 @@ def test_a_plugin_after_torch_does_not_reach_an_op_that_torch_runs_by_a_handler(
 def test_plugins_first_replaces_torchs_rules(mesh: Any) -> None:
     with dr.install(order=PLUGINS_FIRST) as installation:
         assert torch.neg(on(mesh, P, 4)).placements == (P,)
-        assert owner(torch.ops.aten.neg.default) == "pointwise"
-        assert owner(torch.ops.aten.mm.default) == "matrix"
+        assert LOAN.owner(torch.ops.aten.neg.default).name == "pointwise"
+        assert LOAN.owner(torch.ops.aten.mm.default).name == "matrix"
         verdict = installation.resolution["aten.neg.default"]
     assert verdict.reason == "step 1 of 'order' ('pointwise')"

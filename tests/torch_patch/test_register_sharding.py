@@ -15,7 +15,6 @@ from torch.distributed.tensor.experimental import register_sharding
 import dtensor_registry as dr
 from dtensor_registry.errors import BrokenPluginsError
 from dtensor_registry.torch_patch.override_stack import LOAN
-from dtensor_registry.torch_patch.owner import owner
 from dtensor_registry.torch_patch.table_patcher import table_entries
 from dtensor_registry.torch_patch.third_party import overwritten, strangers
 from dtensor_registry.torch_runtime.compat import TABLES
@@ -109,7 +108,7 @@ def test_it_is_obeyed_and_outlives_the_installation(
                     call(x)  # decided, and cached, by whoever has the op
                 function = registering(name)
             result = call(x)
-            assert [result.placements, owner(op_of(name))] == [(R,), "this program"]
+            assert [result.placements, LOAN.owner(op_of(name)).name] == [(R,), "this program"]
             torch.testing.assert_close(plain(result.to_local()), plain(expected))
             verdict = installation.resolution[name]
     assert verdict.winner is None

@@ -13,7 +13,7 @@ from typing import Any
 from torch.distributed.device_mesh import DeviceMesh
 
 from dtensor_registry.rules import Rule
-from dtensor_registry.torch_patch.owner import owner
+from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry_kit.dispatching.compare_call import Wanted, chosen, compare_call, wanted_of
 from dtensor_registry_kit.dispatching.input_placements import (
     InputPlacements,
@@ -116,7 +116,7 @@ def check_installed(
         found["untested"] = Finding("untested", f"nothing ran through DTensor: {reason}")
     return Report(
         str(op),
-        owner(op),
+        LOAN.owner(op).name,
         "as installed",
         tuple(found.values()),
         tuple(right),
@@ -171,7 +171,7 @@ def _program(
 
 def _installing(op: OpOverload) -> str:
     """Write what has an op decided as it is now; empty where torch decides."""
-    decider = owner(op)
+    decider = LOAN.owner(op).name
     if decider in ("torch", "handler", "decomposition"):
         return ""
     if decider in ("local", "context") or decider.startswith("fallback "):
