@@ -6,9 +6,12 @@ import sys
 import warnings
 from typing import Literal, TypeAlias, get_args
 
-Way: TypeAlias = Literal["bare", "registry", "fallback"]
+Way: TypeAlias = Literal["bare", "registry", "fallback", "plugins-first"]
 """`bare` is torch alone; `registry` is `install()` with its defaults; `fallback` is `install()`
-with the fallbacks on, in silence."""
+with the fallbacks on, in silence; `plugins-first` is the order in which the plugins of this
+repository replace torch's rules. It may be worse than bare torch, and is run when asked for."""
+
+PLUGINS_FIRST = ("*", "pointwise", "matrix", "structure", "corrections", "torch")
 
 WAYS: tuple[Way, ...] = get_args(Way)
 
@@ -41,5 +44,7 @@ def enter(way: Way | Literal["uncorrected"]) -> None:
         dr.install(Settings(disabled=("corrections",)))
     elif way == "fallback":
         dr.install(Settings(fallback=FallbackSettings(mode="silent")))
+    elif way == "plugins-first":
+        dr.install(Settings(order=PLUGINS_FIRST))
     else:
         raise ValueError(f"{way!r} is no way to run: {', '.join(WAYS)}")
