@@ -32,13 +32,14 @@ GROUP_SECONDS = 600
 def run_program(program: Program, stage: Stage, truth: Path) -> dict[str, Any]:
     """Run a program; say what came of it, and what it moved.
 
-    In one process the results are written down; on ranks they are compared with those.
+    In one process the results are written down; on ranks they are compared with those. A program
+    that comes to wrong numbers and was warned of them is not silently wrong: it counts as refused.
     """
     torch.manual_seed(0)
     traffic = Traffic()
     begin = time.perf_counter()
     try:
-        with traffic:
+        with traffic, warnings.catch_warnings(record=True) as warned:
             results = tree_map(_whole, dict(program.run(stage)))
         outcome, told = "right", ""
     except Exception as error:
@@ -54,6 +55,8 @@ def run_program(program: Program, stage: Stage, truth: Path) -> dict[str, Any]:
         wrong = _differences(results, wanted, program.tolerance)
         if wrong:
             outcome, told = "wrong", "; ".join(wrong[:3])
+        if wrong and warned:
+            outcome, told = "refused", f"warns: {str(warned[0].message).partition(chr(10))[0]}"
     return {
         "outcome": outcome,
         "told": told,

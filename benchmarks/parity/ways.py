@@ -36,8 +36,7 @@ def enter(way: Way | Literal["uncorrected"]) -> None:
     from dtensor_registry.settings import FallbackSettings, Settings
     from dtensor_registry.torch_runtime.pending_values import PendingValueWarning
 
-    # A program that is warned of wrong numbers is not silently wrong: it counts as refused.
-    warnings.filterwarnings("error", category=PendingValueWarning)
+    warnings.filterwarnings("always", category=PendingValueWarning)  # see run_program
     if way == "registry":
         dr.install()
     elif way == "uncorrected":
