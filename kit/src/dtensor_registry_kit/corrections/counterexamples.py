@@ -29,7 +29,7 @@ class Outcome:
     """What DTensor does with a counterexample.
 
     Attributes:
-        verdict: `wrong` if some rank has another result than one process.
+        verdict: `wrong` if some rank has another result than one process, or another argument.
         told: the result, or what was raised.
     """
 
@@ -118,9 +118,11 @@ def _tensor(dtype: str, value: Any) -> torch.Tensor:
 def _results(
     op: OpOverload, shown: Counterexample, tensors: Sequence[Any], out: Any
 ) -> list[torch.Tensor]:
-    """Call the op, and list the tensors of its result."""
+    """Call the op, and list the tensors of its result, and those that it may have written to."""
     args, kwargs = _arguments(op, shown, tensors, out)
-    return [leaf for leaf in tree_leaves(op(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+    results = [leaf for leaf in tree_leaves(op(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+    # A schema may not say what is written to: batch norm's has nothing of running statistics.
+    return [*results, *(tensor for tensor in tensors if tensor.is_floating_point())]
 
 
 def _arguments(
