@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import multiprocessing
 import os
-import re
 import runpy
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import importlib_metadata
 import pytest
+
+from dtensor_registry_kit.pytest_plugin.fixtures import write_distribution
 
 FakeDistribution: TypeAlias = Callable[..., str]
 LocalMesh: TypeAlias = Callable[..., Any]
@@ -35,7 +34,6 @@ TABLES = (
     "op_to_schema_info",
     "op_to_schema_info_for_single_dim_strategy",
 )
-_numbers = itertools.count()
 
 
 @pytest.fixture(autouse=True)
@@ -99,59 +97,6 @@ def _restored(before: dict[str, dict[Any, Any]]) -> list[str]:
             now.update(entries)
         changed += [f"{op} in {table}" for op in found]
     return changed
-
-
-@pytest.fixture
-def fake_distribution(tmp_path: Path) -> Iterator[FakeDistribution]:
-    """Install a made-up distribution: `fake_distribution("acme-rules", source) -> module`.
-
-    It is a real dist-info and a real module, in a folder of its own on `sys.path`. The entry
-    point is called as the first word of the distribution, the module as no other.
-    """
-    modules: list[str] = []
-
-    def install(
-        distribution: str,
-        source: str,
-        *,
-        entry_point: str | None = None,
-        version: str = "1.0",
-        requires: Sequence[str] = (),
-        first: bool = False,
-    ) -> str:
-        word = re.sub(r"\W", "_", distribution)
-        module = f"made_up_{word}_{next(_numbers)}"
-        folder = tmp_path / module
-        entry_points = {entry_point or re.split("[-.]", distribution)[0].lower(): module}
-        write_distribution(folder, distribution, entry_points, version, requires)
-        (folder / f"{module}.py").write_text(textwrap.dedent(source))
-        modules.append(module)
-        sys.path.insert(0 if first else len(sys.path), str(folder))
-        return module
-
-    path = list(sys.path)
-    yield install
-    sys.path[:] = path
-    for module in modules:
-        sys.modules.pop(module, None)
-
-
-def write_distribution(
-    folder: Path,
-    distribution: str,
-    entry_points: Mapping[str, str],
-    version: str = "1.0",
-    requires: Sequence[str] = (),
-) -> None:
-    """Write what an installer leaves of a distribution."""
-    info = folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
-    info.mkdir(parents=True)
-    needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n{needs}"
-    )
-    lines = "".join(f"{name} = {value}\n" for name, value in entry_points.items())
-    (info / "entry_points.txt").write_text(f"[dtensor_registry]\n{lines}")
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ BROKEN = {
     ),
     "no hook is marked": (
         "def provide_single_dim_strategy():\n    return []\n",
-        r"no function in made_up_broken_rules_\d+ is marked @hookimpl",
+        r"no function in fake_broken_rules_\d+ is marked @hookimpl",
     ),
 }
 del BROKEN["the hook returns None"]

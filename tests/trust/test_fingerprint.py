@@ -187,7 +187,7 @@ def test_every_field_of_a_strategy_that_decides_is_taken() -> None:
 def test_what_it_is_made_of_can_be_read(decided: Any) -> None:
     shown = str(decided())
     assert shown.startswith("torch: 2.")
-    assert "\nplugin acme: acme-rules 1.0 (made_up_acme_rules" in shown
+    assert "\nplugin acme: acme-rules 1.0 (fake_acme_rules" in shown
 
 
 TABLE = {"a": 1}

@@ -11,10 +11,10 @@ import itertools
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
@@ -63,11 +63,11 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture
 def fake_distribution(tmp_path: Path) -> Iterator[FakeDistribution]:
-    """Install a made-up distribution: `fake_distribution("acme-rules", source) -> module`.
+    """Install a fake distribution: `fake_distribution("acme-rules", source) -> module`.
 
     It is a real dist-info and a real module, in a folder of its own on `sys.path`. The entry
     point is called as the first word of the distribution, or as `entry_point=` says;
-    `version=` and `requires=` are its metadata.
+    `version=` and `requires=` are its metadata; with `first=True` it is found before all others.
     """
     with ExitStack() as stack:
 
@@ -78,21 +78,26 @@ def fake_distribution(tmp_path: Path) -> Iterator[FakeDistribution]:
             entry_point: str | None = None,
             version: str = "1.0",
             requires: Sequence[str] = (),
+            first: bool = False,
         ) -> str:
-            module = f"made_up_{re.sub(r'[^a-z0-9]', '_', distribution.lower())}_{next(_numbers)}"
+            module = f"fake_{re.sub(r'[^a-z0-9]', '_', distribution.lower())}_{next(_numbers)}"
             folder = tmp_path / module
             name = entry_point or re.split("[-.]", distribution)[0].lower()
-            _write_distribution(folder, distribution, {name: module}, version, requires)
+            write_distribution(folder, distribution, {name: module}, version, requires)
             (folder / f"{module}.py").write_text(textwrap.dedent(source), "utf-8")
-            sys.path.append(str(folder))
+            sys.path.insert(0 if first else len(sys.path), str(folder))
             stack.callback(_forget, module, str(folder))
             return module
 
         yield install
 
 
-def _write_distribution(
-    folder: Path, distribution: str, entry_points: Any, version: str, requires: Sequence[str]
+def write_distribution(
+    folder: Path,
+    distribution: str,
+    entry_points: Mapping[str, str],
+    version: str = "1.0",
+    requires: Sequence[str] = (),
 ) -> None:
     """Write what an installer leaves of a distribution."""
     info = folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
