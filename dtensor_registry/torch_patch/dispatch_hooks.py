@@ -28,6 +28,7 @@ from dtensor_registry.torch_runtime.dispatcher import dispatcher
 from dtensor_registry.torch_runtime.execute import Executor, waits_for_shapes
 from dtensor_registry.torch_runtime.explain_command import command_for
 from dtensor_registry.torch_runtime.moved_views import note_moves, plain_info
+from dtensor_registry.torch_runtime.moved_writes import moves_what_is_written, run_decided
 from dtensor_registry.torch_runtime.pending_values import warn_pending
 from dtensor_registry.torch_runtime.schema import facts
 from dtensor_registry.torch_runtime.shard_order import (
@@ -183,7 +184,7 @@ class DispatchHooks:
                 if executor is not None:
                     return executor(op, args, kwargs)
             try:
-                return torch_path(op, args, kwargs, info, *rest)
+                answer = torch_path(op, args, kwargs, info, *rest)
             except NotImplementedError as error:
                 if not binder.bind_missing(op, specs):
                     self._say_more(op, args, kwargs, error)
@@ -194,6 +195,9 @@ class DispatchHooks:
                 if not binder.bind_unshaped(op, specs):
                     self._say_more(op, args, kwargs, error)
                     raise
+            else:
+                lost = moves_what_is_written(op, specs, answer)
+                return run_decided(op, args, kwargs, answer) if lost else answer
         # The cache key of this call was made without the schema info that the op has now:
         # start over. torch takes what is no decision as the op's own result.
         return op(*args, **kwargs)

@@ -107,43 +107,7 @@ class Executor:
         plan = self._plan(call)
         if plan.decision is not None:
             report(plan.decision)
-        held = call.locals
-        moved = [
-            local
-            if spec.placements == wanted.placements
-            else redistribute_local_tensor(local, spec, wanted)
-            for local, spec, wanted in zip(held, call.specs, plan.inputs, strict=True)
-        ]
-        if not call.mesh._is_current_rank_part_of_mesh():
-            return _wrap(call, plan, _nothing(plan))
-        written = [at for at, (_, argument) in enumerate(call.declared) if argument.is_written]
-        for at in written if plan.outputs is None else ():
-            # Nobody has foreseen whether the op changes a shape: what is ours is kept till then.
-            moved[at] = moved[at].clone() if moved[at] is held[at] else moved[at]
-        shapes = {at: moved[at].shape for at in written}
-        local_args, local_kwargs = call.replaced(moved)
-        if self.rule.local_arguments is not None and plan.outputs is not None:
-            local_args, local_kwargs = with_local_arguments(
-                self.rule.local_arguments, op, local_args, local_kwargs, _local_shapes(plan)
-            )
-        results = op(*local_args, **local_kwargs)
-        for at, shape in shapes.items():
-            if moved[at].shape != shape:
-                self._refuse_resize(
-                    call, shape_is_changed(call.declared[at][0], shape, moved[at].shape)
-                )
-        for at in written:
-            if moved[at] is not held[at]:
-                back = redistribute_local_tensor(moved[at], plan.inputs[at], call.specs[at])
-                held[at].copy_(back)
-        return _wrap(call, _noting_moves(call, plan, moved), results)
-
-    def _refuse_resize(self, call: Arguments, told: str) -> NoReturn:
-        """Refuse a write that changed a shape: a DTensor's shape is not its local tensor's."""
-        op, origin = str(call.schema.op), self.rule.origin
-        if self.rule.fallback is not None:
-            raise FallbackRefusedError(op, [(self.rule.fallback, told)])
-        raise RuleError(op, origin.plugin, str(origin), told)
+        return run_planned(call, plan, self.rule)
 
     def _plan(self, call: Arguments) -> Plan:
         if self.rule.fallback is not None:
@@ -197,6 +161,79 @@ class Executor:
         )
         decide.refuse_too_much(str(op), self.rule, moved)
         return Plan(wanted, None)
+
+
+def run_planned(
+    call: Arguments,
+    plan: Plan,
+    rule: InstalledRule | None = None,
+    written: Sequence[int] | None = None,
+) -> Any:
+    """Bring every tensor where a plan wants it, run the op, write back, wrap.
+
+    Args:
+        call: the call.
+        plan: where its tensors go.
+        rule: whose plan it is; None: torch's own.
+        written: the tensors that the op writes to; None: as its schema says.
+
+    Raises:
+        MutationError: if an argument cannot be written to as it is placed.
+    """
+    op, held = call.schema.op, call.locals
+    moved = [
+        local
+        if spec.placements == wanted.placements
+        else redistribute_local_tensor(local, spec, wanted)
+        for local, spec, wanted in zip(held, call.specs, plan.inputs, strict=True)
+    ]
+    if not call.mesh._is_current_rank_part_of_mesh():
+        return _wrap(call, plan, _nothing(plan))
+    if written is None:
+        written = [at for at, (_, argument) in enumerate(call.declared) if argument.is_written]
+    for at in written if plan.outputs is None else ():
+        # Nobody has foreseen whether the op changes a shape: what is ours is kept till then.
+        moved[at] = moved[at].clone() if moved[at] is held[at] else moved[at]
+    shapes = {at: moved[at].shape for at in written}
+    local_args, local_kwargs = call.replaced(moved)
+    if rule is not None and rule.local_arguments is not None and plan.outputs is not None:
+        local_args, local_kwargs = with_local_arguments(
+            rule.local_arguments, op, local_args, local_kwargs, _local_shapes(plan)
+        )
+    results = op(*local_args, **local_kwargs)
+    for at, shape in shapes.items():
+        if rule is not None and moved[at].shape != shape:
+            told = shape_is_changed(call.declared[at][0], shape, moved[at].shape)
+            _refuse_resize(call, rule, told)
+    for at in written:
+        if moved[at] is not held[at]:
+            held[at].copy_(_brought_back(call, at, moved[at], plan.inputs[at]))
+    return _wrap(call, _noting_moves(call, plan, moved), results)
+
+
+def _brought_back(call: Arguments, at: int, moved: torch.Tensor, spec: DTensorSpec) -> torch.Tensor:
+    """Bring what was written to a moved argument to where the program has the argument.
+
+    Raises:
+        MutationError: if that is a pending sum of integers, of which no rank can have a share.
+    """
+    target = call.specs[at]
+    if any(placement.is_partial() for placement in target.placements):
+        sums = any(placement.is_partial("sum") for placement in target.placements)
+        if sums and not (moved.dtype.is_floating_point or moved.dtype.is_complex):
+            name, placed = call.declared[at][0], str(target.placements)
+            raise MutationError(str(call.schema.op), name, placed, "the host")
+        # torch makes addends of what is whole, and of nothing else.
+        moved, spec = redistribute_local_tensor(moved, spec, _replicated(spec)), _replicated(spec)
+    return redistribute_local_tensor(moved, spec, target)
+
+
+def _refuse_resize(call: Arguments, rule: InstalledRule, told: str) -> NoReturn:
+    """Refuse a write that changed a shape: a DTensor's shape is not its local tensor's."""
+    op, origin = str(call.schema.op), rule.origin
+    if rule.fallback is not None:
+        raise FallbackRefusedError(op, [(rule.fallback, told)])
+    raise RuleError(op, origin.plugin, str(origin), told)
 
 
 def _noting_moves(call: Arguments, plan: Plan, moved: Sequence[torch.Tensor]) -> Plan:

@@ -15,7 +15,6 @@ from dtensor_registry_corrections.convolution import CONVOLUTIONS
 from dtensor_registry_corrections.fills import FILLS
 from dtensor_registry_corrections.indexing import INDEXING
 from dtensor_registry_corrections.losses import MEANS
-from dtensor_registry_corrections.normalization import NORMS
 from dtensor_registry_corrections.operators import OPERATORS
 from dtensor_registry_corrections.reductions import REDUCTIONS
 from dtensor_registry_corrections.rows import WITHOUT_WRONG_ROWS
@@ -27,7 +26,6 @@ STRATEGIES: tuple[SingleDimStrategy, ...] = (
     *FILLS,
     *INDEXING,
     *MEANS,
-    *NORMS,
     *OPERATORS,
     *REDUCTIONS,
     *VIEWS,
