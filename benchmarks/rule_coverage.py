@@ -29,7 +29,7 @@ from dtensor_registry.rules.well_formed import show_row
 from dtensor_registry.settings import Settings
 from dtensor_registry.torch_patch.catalog import SINGLE_DIM
 from dtensor_registry.torch_patch.table_patcher import LEDGER
-from dtensor_registry.torch_patch.torch_rules import torch_rule
+from dtensor_registry.torch_patch.torch_rules import as_plugin_rule
 from dtensor_registry_kit import Sample
 from dtensor_registry_kit.judging.backward import judge_backward
 from dtensor_registry_kit.judging.judge import check_row
@@ -73,7 +73,7 @@ def subjects(glob: str) -> Iterator[tuple[Target, Callable[..., Any]]]:
             continue
         info = LEDGER.original(SINGLE_DIM, subject.op)
         if info is not None:
-            yield subject, torch_rule(subject.op, info.func)
+            yield subject, as_plugin_rule(subject.op, info.func)
 
 
 def compare(subject: Target, theirs: Callable[..., Any], limit: int) -> Compared:

@@ -22,7 +22,7 @@ from dtensor_registry.cli.output import (
 from dtensor_registry.discovery import Contribution, Fallback, Origin, discover
 from dtensor_registry.errors import ConflictingStrategiesError
 from dtensor_registry.resolution import PINNED, Resolution, Verdict, obeying
-from dtensor_registry.rules import Rule
+from dtensor_registry.rules.strategy import rule_name
 from dtensor_registry.settings import TORCH, Settings, read_settings
 
 
@@ -183,23 +183,18 @@ def _op_row(verdict: Verdict) -> OpRow:
 
 
 def _provider(contribution: Contribution) -> ProviderRow:
-    return ProviderRow(**_origin(contribution.origin), rule=_rule_name(contribution.strategy.rule))
+    return ProviderRow(**_origin(contribution.origin), rule=rule_name(contribution.strategy.rule))
 
 
 def _fallback_row(fallback: Fallback) -> FallbackRow:
     strategy = fallback.strategy
     return FallbackRow(
-        **_origin(fallback.origin), rule=_rule_name(strategy.rule), name=strategy.name
+        **_origin(fallback.origin), rule=rule_name(strategy.rule), name=strategy.name
     )
 
 
 def _origin(origin: Origin) -> dict[str, str]:
     return asdict(origin) | {"source": str(origin.source)}
-
-
-def _rule_name(rule: Rule) -> str:
-    """Name a function; a template prints itself."""
-    return getattr(rule, "__name__", None) or str(rule)
 
 
 def _print(report: OpsReport, with_fallbacks: bool) -> None:

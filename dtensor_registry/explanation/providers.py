@@ -13,7 +13,7 @@ from torch.distributed.tensor._op_schema import OpSchema
 from dtensor_registry.discovery import Contribution, Fallback, Origin
 from dtensor_registry.explanation import Provider
 from dtensor_registry.resolution import REGISTERED, Resolution, Verdict, is_left_to_torch
-from dtensor_registry.rules.strategy import SourceLine
+from dtensor_registry.rules.strategy import SourceLine, rule_name
 from dtensor_registry.settings import TORCH, Settings
 from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
@@ -81,20 +81,26 @@ def _of_this_process(op: OpOverload) -> Iterator[Provider]:
         if layer.height == 0 or op not in layer.entries:
             continue
         if layer.program is not None:
-            yield _provider(layer.program.origin, _name(layer.program.function), True, REGISTERED)
+            yield _provider(
+                layer.program.origin, rule_name(layer.program.function), True, REGISTERED
+            )
             continue
         rule = getattr(layer.entries[op].rule, "func", layer.entries[op].rule)
         if isinstance(rule, CorrectedRule):
             told = "registered in this process"
-            yield _provider(rule.origin, _name(rule.without), True, told)
+            yield _provider(rule.origin, rule_name(rule.without), True, told)
         elif isinstance(rule, AmendedTorch):
-            yield _provider(rule.origin, _name(rule.amended), True, "registered in this process")
+            yield _provider(
+                rule.origin, rule_name(rule.amended), True, "registered in this process"
+            )
         elif isinstance(rule, InstalledRule):
             if rule.fallback is not None:
                 continue
-            yield _provider(rule.origin, _name(rule.rule), True, "registered in this process")
+            yield _provider(rule.origin, rule_name(rule.rule), True, "registered in this process")
         else:
-            yield Provider("context", "", "", "", _name(rule), True, f"in force in {layer.name}")
+            yield Provider(
+                "context", "", "", "", rule_name(rule), True, f"in force in {layer.name}"
+            )
 
 
 def _resolved(op: OpOverload, known: Known) -> Iterator[Provider]:
@@ -128,10 +134,10 @@ def _torchs(op: OpOverload, table: str, decides: bool, reason: str) -> Provider:
     function = getattr(entry, "func", entry)
     if table == HANDLERS:
         reason = f"torch runs this op through it, past all rules; {reason}"
-        return _by_torch("", f"handler {_name(function)}", decides, reason)
+        return _by_torch("", f"handler {rule_name(function)}", decides, reason)
     code = getattr(function, "__code__", None)
     source = "" if code is None else str(SourceLine(code.co_filename, code.co_firstlineno))
-    return _by_torch(source, f"{_name(function)} in {table}", decides, reason)
+    return _by_torch(source, f"{rule_name(function)} in {table}", decides, reason)
 
 
 def _by_torch(source: str, rule: str, decides: bool, reason: str) -> Provider:
@@ -179,12 +185,12 @@ def _fallback(fallback: Fallback, decided_by: str, settings: Settings) -> Provid
     name = f"fallback {fallback.strategy.name}"
     decides = decided_by == name
     reason = f"for ops that nobody has a rule for; fallback.mode is {settings.fallback.mode!r}"
-    told = _provider(fallback.origin, _name(fallback.strategy.rule), decides, reason)
+    told = _provider(fallback.origin, rule_name(fallback.strategy.rule), decides, reason)
     return replace(told, name=name)
 
 
 def _contributed(contribution: Contribution, decides: bool, reason: str) -> Provider:
-    return _provider(contribution.origin, _name(contribution.strategy.rule), decides, reason)
+    return _provider(contribution.origin, rule_name(contribution.strategy.rule), decides, reason)
 
 
 def _provider(origin: Origin, rule: str, decides: bool, reason: str) -> Provider:
@@ -197,8 +203,3 @@ def _provider(origin: Origin, rule: str, decides: bool, reason: str) -> Provider
         decides,
         reason,
     )
-
-
-def _name(rule: object) -> str:
-    """Name a function; a template prints itself."""
-    return getattr(rule, "__name__", None) or str(rule)

@@ -22,7 +22,9 @@ from typing import Any, TypeAlias
 
 from dtensor_registry.errors import NotationError
 from dtensor_registry.placements import REPLICATE, Partial, Replicate, ShardingPlaceholder
+from dtensor_registry.rules.dtypes import is_inexact
 from dtensor_registry.rules.metadata import is_tensor, tensor_inputs
+from dtensor_registry.rules.sizes import is_one
 
 Letters: TypeAlias = tuple[str, ...]
 """The dims of one tensor, one letter each."""
@@ -108,7 +110,7 @@ class Einsum:
             if letter in letters
         }
         wide = {
-            number: dim for number, dim in having.items() if not _is_one(tensors[number].shape[dim])
+            number: dim for number, dim in having.items() if not is_one(tensors[number].shape[dim])
         }
         row: Row = [REPLICATE] * (1 + len(tensors))
         row[0] = (
@@ -123,7 +125,7 @@ class Einsum:
 
     def _linear(self, tensors: tuple[Any, ...]) -> Iterator[Row]:
         for number, tensor in enumerate(tensors):
-            for reduce_op in ("sum", "avg") if _has_averages(tensor.dtype) else ("sum",):
+            for reduce_op in ("sum", "avg") if is_inexact(tensor.dtype) else ("sum",):
                 row: Row = [REPLICATE] * (1 + len(tensors))
                 row[0] = row[1 + number] = Partial(reduce_op)
                 yield row
@@ -182,14 +184,3 @@ def _read_letters(equation: str, start: int, stop: int) -> Letters:
             raise NotationError(equation, position, problem, _ADVICE)
         letters.append(character)
     return tuple(letters)
-
-
-def _is_one(size: Any) -> bool:
-    # torch turns the sizes 0 and 1 into plain ints, so a symbolic size is never 1; comparing
-    # one would add a guard, or fail if its value is not known yet.
-    return isinstance(size, int) and size == 1
-
-
-def _has_averages(dtype: Any) -> bool:
-    # Only integer dtypes say no to both; a dtype that says nothing is taken for a float.
-    return bool(getattr(dtype, "is_floating_point", True) or getattr(dtype, "is_complex", False))

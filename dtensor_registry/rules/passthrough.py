@@ -8,6 +8,7 @@ from typing import Any
 
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.placements import REDUCE_OPS, Partial, ShardingPlaceholder
+from dtensor_registry.rules.dtypes import is_bool, is_complex, is_inexact
 from dtensor_registry.rules.metadata import count_outputs
 from dtensor_registry.rules.signature import Entry, RuleOf, Signature, seated, seats
 
@@ -102,11 +103,11 @@ def passthrough(*, partials: Iterable[str] = REDUCE_OPS) -> Passthrough:
 
 def _kinds(dtype: Any, wanted: Iterable[str]) -> list[str]:
     """List the reductions that tensors of a dtype can be partial by."""
-    if str(dtype) == "torch.bool":
+    if is_bool(dtype):
         able: tuple[str, ...] = _OF_TRUTH
-    elif getattr(dtype, "is_complex", False):
+    elif is_complex(dtype):
         able = _OF_NUMBERS
-    elif getattr(dtype, "is_floating_point", True):
+    elif is_inexact(dtype):
         able = _OF_ORDERED
     else:
         able = _OF_INTEGERS

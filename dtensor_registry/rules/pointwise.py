@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.placements import REPLICATE, Partial, Replicate, ShardingPlaceholder
+from dtensor_registry.rules.dtypes import is_bool, is_complex, is_inexact, is_integer
 from dtensor_registry.rules.metadata import tensor_inputs
 
 Row: TypeAlias = list[Replicate | Partial | ShardingPlaceholder]
@@ -149,7 +150,8 @@ class Pointwise:
         tensors: Sequence[tuple[Place, Any]],
     ) -> Iterator[Row]:
         """Pass maxima and minima."""
-        if any(_is_complex(value) for value in (*args, *kwargs.values(), *(t for _, t in tensors))):
+        numbers = (isinstance(value, complex) for value in (*args, *kwargs.values()))
+        if any(numbers) or any(is_complex(tensor.dtype) for _, tensor in tensors):
             return
         in_place = _is_in_place(op)
         written = [tensor.dtype for place, tensor in tensors if place in self.out]
@@ -263,7 +265,9 @@ def _sums(
     linear: Iterable[Sequence[int]], args: Sequence[Any]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     for group in linear:
-        places = tuple(place for place in group if _carries(args, place, _can_sum))
+        places = tuple(
+            place for place in group if _carries(args, place, lambda dtype: not is_bool(dtype))
+        )
         if places and all(place in places or _is_zero(args, place) for place in group):
             yield "sum", places
 
@@ -272,7 +276,7 @@ def _averages(
     linear: Iterable[Sequence[int]], args: Sequence[Any]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     for group in linear:
-        places = [place for place in group if _carries(args, place, _can_average)]
+        places = [place for place in group if _carries(args, place, is_inexact)]
         for size in range(len(places), 0, -1):
             for part in combinations(places, size):
                 yield "avg", part
@@ -284,33 +288,13 @@ def _carries(args: Sequence[Any], place: int, can_reduce: Callable[[Any], bool])
     return bool(tensors) and all(can_reduce(tensor.dtype) for tensor in tensors)
 
 
-def _can_sum(dtype: Any) -> bool:
-    return str(dtype) != "torch.bool"
-
-
-def _can_average(dtype: Any) -> bool:
-    # A dtype that does not tell its kind is taken for a floating one.
-    return bool(getattr(dtype, "is_floating_point", True) or getattr(dtype, "is_complex", True))
-
-
 def _keeps_order(dtype: Any, to: Any) -> bool:
     """Say whether numbers of one dtype keep their order in another: integers may wrap round."""
-    if not (_is_integer(dtype) and _is_integer(to)) or dtype == to:
+    if not (is_integer(dtype) and is_integer(to)) or dtype == to:
         return True
     if dtype.is_signed and not to.is_signed:
         return False
     return bool(to.itemsize >= dtype.itemsize + (to.is_signed and not dtype.is_signed))
-
-
-def _is_integer(dtype: Any) -> bool:
-    return _can_sum(dtype) and not _can_average(dtype)
-
-
-def _is_complex(value: Any) -> bool:
-    """Say whether a tensor or a number is complex, and so has no order."""
-    return isinstance(value, complex) or bool(
-        getattr(getattr(value, "dtype", None), "is_complex", False)
-    )
 
 
 def _is_in_place(op: Any) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from dtensor_registry.errors import InvalidContributionError
 from dtensor_registry.placements import Partial, ShardingPlaceholder
+from dtensor_registry.rules.dtypes import is_bool, is_inexact
 from dtensor_registry.rules.metadata import is_tensor
 from dtensor_registry.rules.signature import Entry, RuleOf, Signature, seated, seats
 
@@ -147,13 +148,13 @@ class Reduction:
         )
 
     def _passes(self, reduce_op: str, dtype: Any, arguments: Sequence[Any]) -> bool:
-        holds_truth = str(dtype) == "torch.bool"
+        holds_truth = is_bool(dtype)
         if holds_truth != (self.kind in ("all", "any")):
             return False
-        if reduce_op == "avg" and not _is_inexact(dtype):
+        if reduce_op == "avg" and not is_inexact(dtype):
             return False
-        rounds = any(_is_dtype(a) and not _is_inexact(a) for a in arguments)
-        return not (rounds and _is_inexact(dtype))
+        rounds = any(_is_dtype(a) and not is_inexact(a) for a in arguments)
+        return not (rounds and is_inexact(dtype))
 
     def bound(self, signature: Signature, rule_of: RuleOf) -> Reduction:
         """Bind it to an op.
@@ -215,8 +216,3 @@ def reduction(
 
 def _is_dtype(value: object) -> bool:
     return hasattr(value, "is_floating_point") and not is_tensor(value)
-
-
-def _is_inexact(dtype: Any) -> bool:
-    # A dtype that does not tell its kind is taken for a floating one.
-    return bool(getattr(dtype, "is_floating_point", True) or getattr(dtype, "is_complex", False))

@@ -15,7 +15,7 @@ from dtensor_registry.placements import (
     show_placements,
 )
 from dtensor_registry.rules.signature import Entry, RuleOf, Signature, bind, seated, seats
-from dtensor_registry.rules.strategy import MAX_ROWS, Rule
+from dtensor_registry.rules.strategy import MAX_ROWS, Rule, rule_name
 
 OUT = "out"
 """The name under which a row speaks of outputs."""
@@ -156,7 +156,7 @@ class Rows:
         return Rows(tuple(bind(part, signature, rule_of) for part in self.parts))
 
     def __str__(self) -> str:
-        return f"rows({', '.join(_name(part) for part in self.parts)})"
+        return f"rows({', '.join(rule_name(part) for part in self.parts)})"
 
 
 def rows(*parts: Rule) -> Rows:
@@ -188,7 +188,3 @@ def _shown(entry: Entry) -> Entry:
     if isinstance(entry, ShardingPlaceholder) and entry.groups is None:
         return Shard(entry.dim)
     return entry
-
-
-def _name(rule: Rule) -> str:
-    return getattr(rule, "__name__", None) or str(rule)

@@ -240,3 +240,12 @@ def rule_source(strategy: SingleDimStrategy | FallbackStrategy) -> SourceLine:
     if code is None:
         return strategy.source
     return SourceLine(code.co_filename, code.co_firstlineno)
+
+
+def rule_name(rule: Any) -> str:
+    """Name a function; a template prints itself.
+
+    >>> rule_name(len)
+    'len'
+    """
+    return getattr(rule, "__name__", None) or str(rule)

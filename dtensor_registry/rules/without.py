@@ -14,6 +14,7 @@ from dtensor_registry.placements import (
     show_placements,
 )
 from dtensor_registry.rules.signature import Entry
+from dtensor_registry.rules.strategy import rule_name
 
 When: TypeAlias = Callable[[Any, tuple[Any, ...], dict[str, Any]], bool]
 """`when(op, args, kwargs)` says whether rows are wrong for a call; tensors come as metadata."""
@@ -67,7 +68,7 @@ class WrongRows:
         return tuple(row[: len(row) - written]) in self._entries
 
     def __str__(self) -> str:
-        condition = "" if self.when is None else f" in some calls ({_name(self.when)})"
+        condition = "" if self.when is None else f" in some calls ({rule_name(self.when)})"
         return f"{'; '.join(self.rows)}{condition}: {self.because}"
 
 
@@ -171,7 +172,3 @@ def _split(text: str) -> list[str]:
 
 def _any_kind(placement: Entry) -> Entry:
     return ShardingPlaceholder(placement.tensor_dim) if isinstance(placement, Shard) else placement
-
-
-def _name(when: When) -> str:
-    return getattr(when, "__name__", None) or str(when)
