@@ -8,28 +8,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from torch._ops import OpOverload
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.utils._pytree import tree_leaves
 
 from dtensor_registry.discovery import PROGRAM
 from dtensor_registry.explanation import Choice, Explanation, Part, Piece, TensorShown
-from dtensor_registry.explanation.dispatched import Dispatched, dispatch, reason_of
 from dtensor_registry.explanation.listing import Listing, list_choices
 from dtensor_registry.explanation.moves import choice_of, mesh_dims_of
 from dtensor_registry.explanation.providers import Known, providers_of
-from dtensor_registry.explanation.query import AskedCall
+from dtensor_registry.explanation.query import told_by
+from dtensor_registry.explanation.values import Decider
 from dtensor_registry.explanation.why_not import why_not
 from dtensor_registry.placements import REPLICATE
 from dtensor_registry.planner import Candidate
+from dtensor_registry.torch_fake.call import Dispatched, FakeCall, dispatch, named_error
 from dtensor_registry.torch_fake.dispatch import piece_of
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.watch import OpRun
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
-from dtensor_registry.torch_runtime.decision import Specs, specs_in
+from dtensor_registry.torch_runtime.decision import Owner, Spec
 from dtensor_registry.torch_runtime.decomposition import is_composite
 from dtensor_registry.torch_runtime.explain_command import dtype_name
+from dtensor_registry.torch_runtime.ops import Op
 from dtensor_registry.torch_runtime.schema import facts, input_names
 
 RANKS_DRAWN = 64
@@ -49,14 +48,14 @@ class Wanted:
     questions: tuple[str, ...] = ()
 
 
-def explain_op(op: OpOverload, known: Known) -> Explanation:
+def explain_op(op: Op, known: Known) -> Explanation:
     """Say who has something to say about an op, whatever the call."""
     providers = providers_of(op, known, "", is_composite(op))
     decides = next((p.name for p in providers if p.decides), "nobody")
     return Explanation(str(op), providers, decides)
 
 
-def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
+def explain_call(call: FakeCall, known: Known, wanted: Wanted) -> Explanation:
     """Dispatch a call on tensors without data and say what was decided, by whom, and why.
 
     Raises:
@@ -64,16 +63,15 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
         AskedError: for one that does not fit the call.
     """
     dispatched = dispatch(call)
-    by = _by(dispatched)
-    listing = list_choices(dispatched)
-    specs = specs_in(dispatched.schema)
-    names = [
-        name
-        for name, _ in input_names(
-            call.op, call.args, call.kwargs, lambda value: isinstance(value, DTensor)
-        )
-    ]
-    chosen = _chosen(dispatched, specs)
+    owner = None if dispatched.decision is None else dispatched.decision.owner
+    owner = owner or LOAN.owner(call.op)
+    decider = _decider(call, dispatched, owner)
+    by = decider if decider in ("decomposition", "nobody") else owner.name
+    listing = list_choices(dispatched, decider)
+    specs = call.specs
+    given = input_names(call.op, call.args, call.kwargs, lambda v: isinstance(v, DTensor))
+    names = [name for name, _ in given]
+    chosen = _chosen(call, dispatched)
     valid = [choice_of(listing.specs, listed) for listed in listing.valid[: wanted.most]]
     own = listing.specs and len(listing.specs) == len(specs)
     questions = [
@@ -83,11 +81,9 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
     counted = listing.problem is None or listing.valid or listing.invalid
     return Explanation(
         op=str(call.op),
-        providers=providers_of(
-            call.op, known, by, dispatched.decider == "composite", dispatched.schema
-        ),
-        decided_by=_told(dispatched, by),
-        decider=dispatched.decider,
+        providers=providers_of(call.op, known, by, decider == "composite", dispatched.decision),
+        decided_by=_told(decider, owner, by),
+        decider=decider,
         arguments=_others(call),
         mesh_shape=tuple(call.mesh.shape),
         mesh_dims=mesh_dims_of(specs),
@@ -106,24 +102,32 @@ def explain_call(call: AskedCall, known: Known, wanted: Wanted) -> Explanation:
         collectives=_collectives(dispatched.ran),
         parts=_parts(run for run in dispatched.ran if run.op != str(call.op)),
         executed=dispatched.decision is not None and dispatched.decision.executed,
-        error=None if dispatched.error is None else reason_of(dispatched.error),
-        notes=tuple(_notes(dispatched, listing)),
+        error=None if dispatched.error is None else _reason(dispatched.error),
+        notes=tuple(_notes(call, dispatched, listing)),
         why_not=tuple(questions),
     )
 
 
-def _by(dispatched: Dispatched) -> str:
-    """Name who decided a call, as audit does."""
-    if dispatched.decider in ("decomposition", "nobody"):
-        return dispatched.decider
-    decision = dispatched.decision
-    owner = None if decision is None else decision.owner
-    return (owner or LOAN.owner(dispatched.schema.op)).name
+def _decider(call: FakeCall, dispatched: Dispatched, owner: Owner) -> Decider:
+    """Name what gave the answer; an op that torch takes into parts is not decided itself."""
+    decision, error = dispatched.decision, dispatched.error
+    if decision is None and is_composite(call.op):
+        return "composite"
+    if decision is not None and decision.passed_over and error is None:
+        return "decomposition"
+    decider = (None if decision is None else decision.decider) or owner.decider
+    return "nobody" if decider == "decomposition" and error is not None else decider
 
 
-def _chosen(dispatched: Dispatched, specs: Specs) -> Choice | None:
+def _reason(error: Exception) -> str:
+    """Say what an error says, without what torch wraps around one of ours."""
+    named = named_error(error)
+    return told_by(error) if named is None else str(named)
+
+
+def _chosen(call: FakeCall, dispatched: Dispatched) -> Choice | None:
     """Show what dispatch chose, with the rows that it is made of where rows decided."""
-    decision = dispatched.decision
+    decision, specs = dispatched.decision, call.specs
     if dispatched.error is not None or decision is None or decision.wanted is None:
         return None
     if len(decision.wanted) != len(specs):
@@ -136,12 +140,12 @@ def _chosen(dispatched: Dispatched, specs: Specs) -> Choice | None:
     if dispatched.reads and decision.executed:
         # Only whole results can be described once they are there, so they are replicated.
         whole = (REPLICATE,) * specs[0].mesh.ndim
-        outputs = (whole,) * facts(dispatched.schema.op).tensor_outputs
+        outputs = (whole,) * facts(call.op).tensor_outputs
     rows = decision.choices[0].rows if decision.choices and not decision.elements else ()
     return choice_of(specs, Candidate(rows, outputs, inputs, ()))
 
 
-def _tensor(name: str, spec: DTensorSpec) -> TensorShown:
+def _tensor(name: str, spec: Spec) -> TensorShown:
     meta: Any = spec.tensor_meta
     mesh_shape = tuple(spec.mesh.shape)
     places = itertools.islice(itertools.product(*map(range, mesh_shape)), RANKS_DRAWN)
@@ -159,14 +163,12 @@ def _tensor(name: str, spec: DTensorSpec) -> TensorShown:
     )
 
 
-def _others(call: AskedCall) -> str:
-    """Write the arguments that are no tensors, by name where the op's schema has one."""
-    declared = [argument.name for argument in call.op._schema.arguments]
-    pairs = [*zip(declared, call.args, strict=False), *call.kwargs.items()]
+def _others(call: FakeCall) -> str:
+    """Write the arguments that are no tensors."""
     return ", ".join(
-        f"{name}={value!r}"
-        for name, value in pairs
-        if not any(isinstance(leaf, DTensor) for leaf in tree_leaves(value))
+        f"{parameter.name}={value!r}"
+        for parameter, value in facts(call.op).signature.named(call.args, call.kwargs)
+        if not any(isinstance(v, DTensor) for v in (value if isinstance(value, list) else [value]))
     )
 
 
@@ -176,16 +178,13 @@ def _rows(listing: Listing) -> tuple[str, ...]:
     return tuple(map(listing.problem.show_row, range(len(listing.problem.rows))))
 
 
-def _told(dispatched: Dispatched, by: str) -> str:
+def _told(decider: Decider, owner: Owner, by: str) -> str:
     """Say in a few words who decided a call."""
-    decision = dispatched.decision
-    owner = None if decision is None else decision.owner
-    owner = owner or LOAN.owner(dispatched.schema.op)
     if owner.name == PROGRAM:
         return str(owner.origin)
-    if dispatched.decider in ("rule", "fallback") and owner.origin is not None:
+    if decider in ("rule", "fallback") and owner.origin is not None:
         return f"{by}: {owner.origin}"
-    if dispatched.decider == "torch rule" and owner.origin is not None:
+    if decider == "torch rule" and owner.origin is not None:
         return f"{by}: {owner.origin}; torch's own rule, expanded by the host"
     return {
         "rule": "a function for the whole mesh, given by a context",
@@ -196,20 +195,19 @@ def _told(dispatched: Dispatched, by: str) -> str:
         "handler": "a handler of torch's, which runs the op itself",
         "fallback": by,
         "nobody": "nobody",
-    }[dispatched.decider]
+    }[decider]
 
 
-def _notes(dispatched: Dispatched, listing: Listing) -> Iterable[str]:
+def _notes(call: FakeCall, dispatched: Dispatched, listing: Listing) -> Iterable[str]:
     decision = dispatched.decision
     for row in listing.left_out:
         yield f"left out of torch's rule: {row}"
-    amended = LOAN.amended(dispatched.schema.op)
-    note = None if amended is None or dispatched.error else amended.note(dispatched.schema)
+    amended = LOAN.amended(call.op)
+    note = None if amended is None or dispatched.error else amended.note(call.schema)
     if note is not None:
         yield note
     if decision is not None and decision.passed_over and dispatched.error is None:
-        by = LOAN.owner(dispatched.schema.op).name
-        yield f"{by} has no way to run it: {decision.passed_over}"
+        yield f"{LOAN.owner(call.op).name} has no way to run it: {decision.passed_over}"
     if decision is not None and decision.executed:
         yield "the host runs this op itself, each time, without torch's cache"
     if dispatched.reads:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dtensor_registry.explanation.dispatched import Dispatched
 from dtensor_registry.explanation.moves import placed
-from dtensor_registry.explanation.values import Rejected
+from dtensor_registry.explanation.values import Decider, Rejected
 from dtensor_registry.planner import Candidate, candidates, objection, shard_kinds
 from dtensor_registry.planner.problem import Problem, combine
+from dtensor_registry.torch_fake.call import Dispatched
 from dtensor_registry.torch_patch.corrected_rules import left_out_of
 from dtensor_registry.torch_runtime.call import Call
 from dtensor_registry.torch_runtime.decision import Decision, Specs
@@ -47,7 +47,7 @@ class Listing:
     left_out: tuple[str, ...] = ()
 
 
-def list_choices(dispatched: Dispatched) -> Listing:
+def list_choices(dispatched: Dispatched, decider: Decider) -> Listing:
     """List what dispatch had to choose from."""
     decision = dispatched.decision
     if decision is None:
@@ -56,7 +56,7 @@ def list_choices(dispatched: Dispatched) -> Listing:
         return _of_rows(decision, decision.call)
     if _waits(decision, dispatched.error):
         return Listing(note="shapes are known only after the op has run, so nothing is listed")
-    if dispatched.decider != "torch" or decision.error is not None:
+    if decider != "torch" or decision.error is not None:
         return Listing()
     found = function_choices(decision.schema)
     if isinstance(found, str):

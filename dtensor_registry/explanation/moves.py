@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
-from torch.distributed.tensor._redistribute import _gen_transform_infos
-
 from dtensor_registry.explanation import Choice, Move, Step
 from dtensor_registry.explanation.values import Placed
 from dtensor_registry.placements import Placements
 from dtensor_registry.planner import Candidate, itemise, needs_torch
 from dtensor_registry.planner.redistribution import collective_of
 from dtensor_registry.torch_runtime.conversion import (
-    from_torch,
     placements_from_torch,
-    placements_to_torch,
 )
+from dtensor_registry.torch_runtime.decision import Spec
 from dtensor_registry.torch_runtime.move_prices import (
     nbytes_of,
     pricer,
+    steps_of_torch,
     topology_of,
     torch_plans_otherwise,
 )
@@ -31,13 +28,13 @@ def placed(placements: Placements | None) -> Placed | None:
     return None if placements is None else tuple(map(str, placements))
 
 
-def mesh_dims_of(specs: Sequence[DTensorSpec]) -> tuple[str, ...]:
+def mesh_dims_of(specs: Sequence[Spec]) -> tuple[str, ...]:
     """Name the dims of a mesh, by number where they have no name."""
     mesh = specs[0].mesh
     return tuple(mesh.mesh_dim_names or map(str, range(mesh.ndim)))
 
 
-def choice_of(specs: Sequence[DTensorSpec], candidate: Candidate) -> Choice:
+def choice_of(specs: Sequence[Spec], candidate: Candidate) -> Choice:
     """Show a choice.
 
     Args:
@@ -58,7 +55,7 @@ def choice_of(specs: Sequence[DTensorSpec], candidate: Candidate) -> Choice:
     )
 
 
-def _move(spec: DTensorSpec, target: Placements, cost: float) -> Move:
+def _move(spec: Spec, target: Placements, cost: float) -> Move:
     source = placements_from_torch(spec.placements)
     steps: tuple[Step, ...] = ()
     if source != target:
@@ -67,7 +64,7 @@ def _move(spec: DTensorSpec, target: Placements, cost: float) -> Move:
     return Move(tuple(map(str, source)), tuple(map(str, target)), _finite(cost), steps)
 
 
-def _steps(spec: DTensorSpec, source: Placements, target: Placements) -> tuple[Step, ...]:
+def _steps(spec: Spec, source: Placements, target: Placements) -> tuple[Step, ...]:
     names = mesh_dims_of([spec])
     return tuple(
         Step(
@@ -82,16 +79,13 @@ def _steps(spec: DTensorSpec, source: Placements, target: Placements) -> tuple[S
     )
 
 
-def _torchs_steps(spec: DTensorSpec, target: Placements) -> tuple[Step, ...]:
+def _torchs_steps(spec: Spec, target: Placements) -> tuple[Step, ...]:
     """Ask torch which way it goes; what each step costs it does not say."""
     names = mesh_dims_of([spec])
-    wanted = DTensorSpec(spec.mesh, placements_to_torch(target), tensor_meta=spec.tensor_meta)
-    found = []
-    for info in _gen_transform_infos(spec, wanted):
-        before, after = map(from_torch, info.src_dst_placements)
-        collective = collective_of(before, after)
-        found.append(Step(names[info.mesh_dim], str(before), str(after), collective, None, None))
-    return tuple(found)
+    return tuple(
+        Step(names[at], str(before), str(after), collective_of(before, after), None, None)
+        for at, before, after in steps_of_torch(spec, target)
+    )
 
 
 def _finite(cost: float) -> float | None:

@@ -7,22 +7,22 @@ from dataclasses import replace
 from typing import Protocol
 
 import torch
-from torch._ops import OpOverload
-from torch.distributed.tensor._op_schema import OpSchema
 
 from dtensor_registry.discovery import Contribution, Fallback, Origin
 from dtensor_registry.explanation import Provider
 from dtensor_registry.resolution import REGISTERED, Resolution, Verdict, is_left_to_torch
 from dtensor_registry.rules.strategy import SourceLine, rule_name
 from dtensor_registry.settings import TORCH, Settings
+from dtensor_registry.torch_fake.decomposition import what_stops
 from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
 from dtensor_registry.torch_patch.decompositions import is_decomposed
 from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER
 from dtensor_registry.torch_runtime.amended import AmendedTorch
-from dtensor_registry.torch_runtime.dispatcher import propagator
+from dtensor_registry.torch_runtime.decision import Decision
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule
+from dtensor_registry.torch_runtime.ops import Op
 
 
 class Known(Protocol):
@@ -36,7 +36,7 @@ class Known(Protocol):
 
 
 def providers_of(
-    op: OpOverload, known: Known, decided_by: str, composite: bool, schema: OpSchema | None = None
+    op: Op, known: Known, decided_by: str, composite: bool, decision: Decision | None = None
 ) -> tuple[Provider, ...]:
     """List who is asked for an op, first to last; the first that answers decides.
 
@@ -46,7 +46,7 @@ def providers_of(
         decided_by: who decided a call of the op, as `owner` names it, or `nobody`; empty for no
             call.
         composite: whether the op was, or would be, taken into parts.
-        schema: the call, if there is one.
+        decision: what was decided of a call, if there is one.
     """
     found = [*_of_this_process(op), *_resolved(op, known)]
     if composite:
@@ -61,7 +61,7 @@ def providers_of(
         told = f"{decided_by} runs the op in torch's place, so there is nothing to amend"
         found = [replace(p, decides=False, reason=told) if p.decides else p for p in found]
     if not any(provider.decides for provider in found):
-        parts = [*_decomposition(op, known.settings, decided_by, schema)]
+        parts = [*_decomposition(op, known.settings, decided_by, decision)]
         last = [
             _fallback(f, decided_by, known.settings)
             for f in known.resolution.fallbacks
@@ -75,7 +75,7 @@ def providers_of(
     return tuple(found)
 
 
-def _of_this_process(op: OpOverload) -> Iterator[Provider]:
+def _of_this_process(op: Op) -> Iterator[Provider]:
     """List what lies over the installation: registrations, and the scopes of contexts."""
     for layer in reversed(LOAN.layers):
         if layer.height == 0 or op not in layer.entries:
@@ -103,7 +103,7 @@ def _of_this_process(op: OpOverload) -> Iterator[Provider]:
             )
 
 
-def _resolved(op: OpOverload, known: Known) -> Iterator[Provider]:
+def _resolved(op: Op, known: Known) -> Iterator[Provider]:
     name = str(op)
     verdict = known.resolution.verdicts.get(name) or Verdict(
         name, op, None, "nobody else has a rule", (), TorchCatalog().torch_table(op)
@@ -129,7 +129,7 @@ def _resolved(op: OpOverload, known: Known) -> Iterator[Provider]:
     yield from (_contributed(s.contribution, False, s.reason) for s in torch_first)
 
 
-def _torchs(op: OpOverload, table: str, decides: bool, reason: str) -> Provider:
+def _torchs(op: Op, table: str, decides: bool, reason: str) -> Provider:
     entry = LEDGER.original(table, op)
     function = getattr(entry, "func", entry)
     if table == HANDLERS:
@@ -145,7 +145,7 @@ def _by_torch(source: str, rule: str, decides: bool, reason: str) -> Provider:
 
 
 def _decomposition(
-    op: OpOverload, settings: Settings, decided_by: str, schema: OpSchema | None
+    op: Op, settings: Settings, decided_by: str, decision: Decision | None
 ) -> Iterator[Provider]:
     if not is_decomposed(op):
         return
@@ -154,31 +154,11 @@ def _decomposition(
     if decided_by.startswith("fallback") and settings.fallback.before_decomposition:
         reason = f"{decided_by} comes first: fallback.before_decomposition is on"
     elif not decides:
-        stopped = None if schema is None else _stopped(schema)
+        stopped = None if decision is None else what_stops(decision.schema)
         reason = f"torch cannot follow placements through it: {stopped}"
         if stopped is None:
             reason = "torch can follow placements through it, but not run the call"
     yield _by_torch("", "the op's decomposition", decides, reason)
-
-
-def _stopped(schema: OpSchema) -> str | None:
-    """Say what stops torch in an op's decomposition, whatever the placements; None: nothing."""
-    strategy = propagator().decomp_strategy
-    try:
-        follow, fake_mesh = strategy._propagate_through_decomp, strategy._get_fake_mesh("cpu")
-    except AttributeError:  # no name that the host stands on: a torch without it is none the worse
-        return "this torch does not say why"
-    stopped: str | None = None
-    for placements in strategy._get_candidate_placements(schema):
-        try:
-            follow(schema, placements, fake_mesh)
-        except Exception as error:
-            stopped = str(error).partition("\n")[0] or type(error).__name__
-            if isinstance(error, NotImplementedError):
-                break  # torch tries no other
-        else:
-            return None
-    return stopped
 
 
 def _fallback(fallback: Fallback, decided_by: str, settings: Settings) -> Provider:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from torch.distributed.tensor._dtensor_spec import DTensorSpec
-
 from dtensor_registry.errors import AskedError
 from dtensor_registry.explanation import AskedChoice, Choice, WhyNot, parse_choice
 from dtensor_registry.explanation.listing import Listing
@@ -15,6 +13,7 @@ from dtensor_registry.explanation.text import show_cost, show_move, show_step
 from dtensor_registry.placements import Placement, Placements, show_choice, show_placements
 from dtensor_registry.planner import Candidate, Problem, objection
 from dtensor_registry.planner.problem import combine
+from dtensor_registry.torch_runtime.decision import Specs
 
 
 def why_not(
@@ -130,9 +129,7 @@ def _no_row(
     )
 
 
-def _valid(
-    listed: Candidate, specs: Sequence[DTensorSpec], chosen: Choice | None, names: Sequence[str]
-) -> str:
+def _valid(listed: Candidate, specs: Specs, chosen: Choice | None, names: Sequence[str]) -> str:
     choice = choice_of(specs, listed)
     cost = show_cost(choice.microseconds)
     if choice.microseconds is None:

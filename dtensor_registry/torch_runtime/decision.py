@@ -17,7 +17,10 @@ from dtensor_registry.planner import Candidate
 from dtensor_registry.torch_runtime.call import Call
 from dtensor_registry.torch_runtime.installed_rule import InstalledRule, TorchRule
 
-Specs: TypeAlias = tuple[DTensorSpec, ...]
+Spec: TypeAlias = DTensorSpec
+"""One tensor of a call: its mesh, placements and metadata."""
+
+Specs: TypeAlias = tuple[Spec, ...]
 """The tensors of a call, in row order."""
 
 Decider: TypeAlias = Literal["rule", "torch rule", "torch", "decomposition", "fallback", "handler"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch._library.custom_ops import OPDEFS
 from torch._ops import OpOverload
+
+Op: TypeAlias = OpOverload
+"""An operator overload, by a name that is not private to torch."""
 
 
 def makers(namespace: str) -> frozenset[str]:
