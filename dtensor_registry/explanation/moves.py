@@ -10,6 +10,7 @@ from dtensor_registry.explanation.values import Placed
 from dtensor_registry.placements import Placements
 from dtensor_registry.planner import Candidate, itemise, needs_torch
 from dtensor_registry.planner.redistribution import collective_of
+from dtensor_registry.torch_fake.torch_ways import steps_of_torch
 from dtensor_registry.torch_runtime.conversion import (
     placements_from_torch,
 )
@@ -17,7 +18,6 @@ from dtensor_registry.torch_runtime.decision import Spec
 from dtensor_registry.torch_runtime.move_prices import (
     nbytes_of,
     pricer,
-    steps_of_torch,
     topology_of,
     torch_plans_otherwise,
 )

@@ -13,7 +13,7 @@ from dtensor_registry.explanation import Provider
 from dtensor_registry.resolution import REGISTERED, Resolution, Verdict, is_left_to_torch
 from dtensor_registry.rules.strategy import SourceLine, rule_name
 from dtensor_registry.settings import TORCH, Settings
-from dtensor_registry.torch_fake.decomposition import what_stops
+from dtensor_registry.torch_fake.torch_ways import what_stops
 from dtensor_registry.torch_patch.catalog import TorchCatalog
 from dtensor_registry.torch_patch.corrected_rules import CorrectedRule
 from dtensor_registry.torch_patch.decompositions import is_decomposed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,11 +12,10 @@ from torch.distributed.tensor import _redistribute, placement_types
 from torch.distributed.tensor._collective_utils import MeshTopoInfo, redistribute_cost
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 
-from dtensor_registry.placements import Partial, Placement, Placements, Replicate, Shard
+from dtensor_registry.placements import Partial, Placements, Replicate, Shard
 from dtensor_registry.planner import Ask, Price, Topology, needs_torch, price, splits
 from dtensor_registry.settings import LinkSettings
 from dtensor_registry.torch_runtime.conversion import (
-    from_torch,
     placements_from_torch,
     placements_to_torch,
 )
@@ -140,13 +139,3 @@ def _cost(spec: DTensorSpec, target: Placements, topology: Topology) -> float:
 def _torchs_cost(spec: DTensorSpec, target: Placements) -> float:
     wanted = DTensorSpec(spec.mesh, placements_to_torch(target), tensor_meta=spec.tensor_meta)
     return float(redistribute_cost(spec, wanted))
-
-
-def steps_of_torch(
-    spec: DTensorSpec, target: Placements
-) -> Iterator[tuple[int, Placement, Placement]]:
-    """Ask torch which way it moves a tensor: the mesh dim, the placement before and after."""
-    wanted = DTensorSpec(spec.mesh, placements_to_torch(target), tensor_meta=spec.tensor_meta)
-    for info in _redistribute._gen_transform_infos(spec, wanted):
-        before, after = map(from_torch, info.src_dst_placements)
-        yield info.mesh_dim, before, after

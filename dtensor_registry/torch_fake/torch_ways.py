@@ -1,10 +1,26 @@
-"""Why torch cannot follow placements through the decomposition of an op."""
+"""Which way torch goes: to move a tensor, and what stops it in the decomposition of an op."""
 
 from __future__ import annotations
 
-from torch.distributed.tensor._op_schema import OpSchema
+from collections.abc import Iterator
 
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._op_schema import OpSchema
+from torch.distributed.tensor._redistribute import _gen_transform_infos
+
+from dtensor_registry.placements import Placement, Placements
+from dtensor_registry.torch_runtime.conversion import from_torch, placements_to_torch
 from dtensor_registry.torch_runtime.dispatcher import propagator
+
+
+def steps_of_torch(
+    spec: DTensorSpec, target: Placements
+) -> Iterator[tuple[int, Placement, Placement]]:
+    """Ask torch which way it moves a tensor: the mesh dim, the placement before and after."""
+    wanted = DTensorSpec(spec.mesh, placements_to_torch(target), tensor_meta=spec.tensor_meta)
+    for info in _gen_transform_infos(spec, wanted):
+        before, after = map(from_torch, info.src_dst_placements)
+        yield info.mesh_dim, before, after
 
 
 def what_stops(schema: OpSchema) -> str | None:
