@@ -33,9 +33,9 @@ def page(report: dict[str, Any]) -> Iterator[str]:
     yield f"`dtensor-registry verify torch --samples 2`: of torch's {len(rules)} single-dim rules"
     yield f"{states['trusted']} are trusted, {states['not checked']} could not be checked, and"
     yield f"{states['WRONG']} have findings, after {tried:,} combinations. This page is written"
-    yield "by `scripts/torch_findings.py` and lists whatever came out. A call that was made up from"
-    yield "the schema may be one that the op is not meant for: such a row counts above, and is not"
-    yield "listed."
+    yield "by `scripts/torch_findings.py` and lists whatever came out. A call that was"
+    yield "generated from the schema may be one that the op is not meant for: such a row counts"
+    yield "above, and is not listed."
     yield ""
     yield "Rows were judged piece by piece, by the host's expansion of that day. What programs"
     yield "confirm is in [corrections](corrections.md), version by version. Two kinds below are not"
@@ -62,8 +62,8 @@ def page(report: dict[str, Any]) -> Iterator[str]:
 
 
 def is_told(rule: dict[str, Any], finding: dict[str, Any]) -> bool:
-    """Leave out what a made-up call shows of a row, and what ended before a row was tried."""
-    if finding["kind"] in ("unsound", "backward", "crash") and rule["samples"] == "made up":
+    """Leave out what a generated call shows of a row, and what ended before a row was tried."""
+    if finding["kind"] in ("unsound", "backward", "crash") and rule["samples"] == "generated":
         return False
     return LOST not in finding["evidence"]
 

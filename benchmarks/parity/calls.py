@@ -24,8 +24,8 @@ from dtensor_registry_kit import Sample, run_reference
 from dtensor_registry_kit.dispatching.compare_call import Wanted, wanted_of
 from dtensor_registry_kit.dispatching.input_placements import (
     InputPlacements,
-    input_placements,
     input_rows,
+    list_input_placements,
     read_input_placements,
     show_input_placements,
 )
@@ -112,7 +112,7 @@ def calls_of(op: OpOverload) -> Iterator[Call]:
             name = f"{op}/{at}/{'x'.join(map(str, mesh))}"
             draws = FEW_DRAWS if is_few else DRAWS
             seed = zlib.crc32(name.encode())
-            drawn = input_placements(whole, rows, mesh, 2 * draws, seed, alone=False)
+            drawn = list_input_placements(whole, rows, mesh, 2 * draws, seed, alone=False)
             for number, start in enumerate(drawn):
                 if number < draws:
                     yield Call(

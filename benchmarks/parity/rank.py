@@ -84,7 +84,7 @@ def run_call(call: Any, stage: Stage) -> dict[str, Any]:
             seen = compare_call(wanted, start_of(call), mesh, call.seed)
     except Exception as error:  # of the simulation: real ranks will tell
         seen = Seen("raised", f"outside of the call: {type(error).__name__}: {error}")
-    outcome, told = seen.outcome, seen.told
+    outcome, told = seen.outcome, seen.message
     if seen.no_backward:
         outcome, told = "refused", f"backward: {seen.no_backward}"
     return {

@@ -11,7 +11,7 @@ from typing import Any
 
 from dtensor_registry.rules.metadata import tensor_inputs
 from dtensor_registry_kit import Sample
-from dtensor_registry_kit.judging.behaviour import ask
+from dtensor_registry_kit.judging.behaviour import query
 from dtensor_registry_kit.verification.targets import Target
 from tests.mutation.faults import KEYWORDS
 from tests.mutation.trial import Trial, calls_of
@@ -75,9 +75,9 @@ def reason_of(trial: Trial) -> str | None:
 def _reads(target: Target) -> Iterator[bool]:
     """Give each argument that is no tensor other values, and see whether that changes the rows."""
     for call in calls_of(target.name, target.plugin):
-        before = ask(target.rule, target.op, call)
+        before = query(target.rule, target.op, call)
         for other in _with_others(call):
-            again = ask(target.rule, target.op, other)
+            again = query(target.rule, target.op, other)
             yield again.finding is None and again.shown != before.shown
 
 

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 import torch
 
 from dtensor_registry_kit import Finding, Sample, check
-from dtensor_registry_kit.judging.behaviour import ask
+from dtensor_registry_kit.judging.behaviour import query
 from dtensor_registry_kit.pytest_plugin.only import only
 from dtensor_registry_kit.samples.choose import samples_for
 from dtensor_registry_kit.samples.sample import variants
@@ -91,10 +91,10 @@ def _planted(fault: Fault, calls: Sequence[Sample]) -> Iterator[str]:
     for call in calls:
         for variant in variants(call):
             try:
-                before = set(ask(fault.target.rule, fault.target.op, variant).shown)
+                before = set(query(fault.target.rule, fault.target.op, variant).shown)
             except Exception:  # noqa: S112 (a faulty rule may raise; others judge that)
                 continue
-            for row in ask(fault.rule, fault.target.op, variant).shown:
+            for row in query(fault.rule, fault.target.op, variant).shown:
                 if row not in before:
                     yield row
 

@@ -47,14 +47,14 @@ class Outcome(Generic[T, R]):
         state: `done`; `raised`; `died`: the process was killed by a signal or left; `late`: it
             took longer than it may.
         result: of a task that is done.
-        told: the traceback, or how the process died and what it was doing.
+        message: the traceback, or how the process died and what it was doing.
         seconds: how long it took.
     """
 
     task: T
     state: Literal["done", "raised", "died", "late"]
     result: R | None
-    told: str
+    message: str
     seconds: float
 
 
@@ -187,8 +187,8 @@ class _Worker(Generic[T, R]):
         if seconds > (most if self._is_ready else _STARTING_SECONDS):
             self.task = None
             self.stop()
-            told = f"it was stopped after {seconds:.0f} s, in the middle of: {self._doing()}"
-            return Outcome(task, "late", None, told, seconds)
+            message = f"it was stopped after {seconds:.0f} s, in the middle of: {self._doing()}"
+            return Outcome(task, "late", None, message, seconds)
         return None
 
     def stop(self) -> None:
@@ -207,8 +207,8 @@ class _Worker(Generic[T, R]):
             with suppress(ValueError):
                 how = signal.Signals(-code).name
         with open(self._last_words.name, errors="replace") as file:
-            said = " ".join(file.read().split())[-_TAIL:]
-        words = f"; it said: {said}" if said else ""
+            written = " ".join(file.read().split())[-_TAIL:]
+        words = f"; it said: {written}" if written else ""
         return f"the process died ({how}) in the middle of: {self._doing()}{words}"
 
 

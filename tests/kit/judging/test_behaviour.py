@@ -12,10 +12,10 @@ from dtensor_registry.placements import REPLICATE, ShardingPlaceholder
 from dtensor_registry.rules.metadata import TensorMeta
 from dtensor_registry.rules.strategy import Rule, SchemaInfo
 from dtensor_registry_kit.judging.behaviour import (
-    ask,
     changed_mind,
     described,
     missing_from_key,
+    query,
     repeated,
 )
 from dtensor_registry_kit.samples.sample import Sample
@@ -40,7 +40,7 @@ def test_what_a_rule_raises_is_its_own_failure_with_file_and_line() -> None:
     def rule(op: Any, args: Any, kwargs: Any) -> Any:
         return kwargs["dim"]
 
-    finding = ask(rule, None, Sample((X,), {})).finding
+    finding = query(rule, None, Sample((X,), {})).finding
     assert finding is not None
     assert (finding.kind, finding.sample) == ("raises", "f32[4,6]")
     line = rule.__code__.co_firstlineno + 1
@@ -49,7 +49,7 @@ def test_what_a_rule_raises_is_its_own_failure_with_file_and_line() -> None:
 
 @pytest.mark.parametrize("rows", [None, "S(0)", {1: 2}, (row for row in ())])
 def test_an_answer_that_is_no_list_of_rows_is_malformed(rows: Any) -> None:
-    finding = ask(lambda op, args, kwargs: rows, None, Sample((X,), {})).finding
+    finding = query(lambda op, args, kwargs: rows, None, Sample((X,), {})).finding
     assert finding is not None
     assert finding.kind == "malformed"
     assert finding.evidence.startswith(f"it returned {type(rows).__name__} ")
@@ -64,13 +64,13 @@ def test_a_rule_that_changes_its_arguments_is_impure(argument: str) -> None:
             kwargs.pop("dim")
         return []
 
-    finding = ask(rule, None, Sample((X, [1, 2]), {"dim": 0})).finding
+    finding = query(rule, None, Sample((X, [1, 2]), {"dim": 0})).finding
     assert finding is not None
     assert finding.kind == "impure"
 
 
 def changes(rule: Rule, *samples: Sample) -> list[str]:
-    answers = [ask(rule, None, sample) for sample in samples]
+    answers = [query(rule, None, sample) for sample in samples]
     return [finding.evidence for finding in changed_mind(rule, None, answers)]
 
 
@@ -122,7 +122,7 @@ def test_asking_again_leaves_random_state_and_grad_mode_as_they_were() -> None:
 
 def test_a_row_that_stands_twice_or_is_implied_is_told() -> None:
     rows = [[S(0), S(0)], [S(0), S(0)], [REPLICATE, REPLICATE], [None, REPLICATE]]
-    found = list(repeated(ask(lambda op, args, kwargs: rows, None, Sample((X,), {}))))
+    found = list(repeated(query(lambda op, args, kwargs: rows, None, Sample((X,), {}))))
     assert [(finding.about, finding.evidence) for finding in found] == [
         ("S(0) <- S(0)", "the row stands there twice"),
         ("R <- R", "the all-Replicate row is implied for every op"),
@@ -152,7 +152,7 @@ def by_keyword(op: Any, args: Any, kwargs: Any) -> list[Any]:
 def test_an_argument_that_changes_the_rows_must_be_in_the_key(
     rule: Rule, sample: Sample, info: SchemaInfo, place: str
 ) -> None:
-    found = list(missing_from_key(rule, None, [ask(rule, None, sample)], info))
+    found = list(missing_from_key(rule, None, [query(rule, None, sample)], info))
     assert {(finding.kind, finding.about) for finding in found} == {("cache key", place)}
     assert "torch would go on with those of the first call" in found[0].evidence
 
@@ -169,7 +169,7 @@ def test_an_argument_that_changes_the_rows_must_be_in_the_key(
 def test_an_argument_in_the_key_or_without_influence_is_no_finding(
     rule: Rule, sample: Sample, info: SchemaInfo | None
 ) -> None:
-    assert list(missing_from_key(rule, None, [ask(rule, None, sample)], info)) == []
+    assert list(missing_from_key(rule, None, [query(rule, None, sample)], info)) == []
 
 
 def test_values_of_other_samples_are_tried_too() -> None:
@@ -177,14 +177,14 @@ def test_values_of_other_samples_are_tried_too() -> None:
         return sharded(op, args, kwargs)[args[1] == "mean" :]
 
     samples = [Sample((X, "sum"), {}), Sample((X, "mean"), {})]
-    answers = [ask(rule, None, sample) for sample in samples]
+    answers = [query(rule, None, sample) for sample in samples]
     found = list(missing_from_key(rule, None, answers, SchemaInfo()))
     assert [finding.about for finding in found] == ["argument 1", "argument 1"]
 
 
 def test_a_keyword_that_only_another_sample_gives_is_tried_too() -> None:
     samples = [Sample((X,), {}), Sample((X,), {"mode": True})]
-    answers = [ask(by_keyword, None, sample) for sample in samples]
+    answers = [query(by_keyword, None, sample) for sample in samples]
     assert list(missing_from_key(by_keyword, None, answers, SchemaInfo()))
 
 
@@ -196,5 +196,5 @@ def test_a_keyword_tensor_needs_keywords_in_the_key(info: SchemaInfo, found: lis
     def rule(op: Any, args: Any, kwargs: Any) -> list[Any]:
         return [[S(0), S(0), S(0)]]
 
-    answers = [ask(rule, None, Sample((X,), {"out": X})) for _ in range(2)]
+    answers = [query(rule, None, Sample((X,), {"out": X})) for _ in range(2)]
     assert [f.about for f in missing_from_key(rule, None, answers, info)] == found

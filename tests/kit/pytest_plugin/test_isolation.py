@@ -58,15 +58,15 @@ def test_every_task_has_an_outcome_whatever_happens_to_its_process(work: Any) ->
         "c": "done",
     }
     assert found["a"].result == "a done"
-    assert found["dies"].told == (
+    assert found["dies"].message == (
         "the process died (SIGSEGV) in the middle of: step one of dies;"
         " it said: kernel: bad pointer"
     )
-    assert found["leaves"].told == (
+    assert found["leaves"].message == (
         "the process died (exit code 3) in the middle of: step one of leaves"
     )
-    assert found["raises"].told.endswith("KeyError: 'dim'\n")
-    assert "in the middle of: step one of hangs" in found["hangs"].told
+    assert found["raises"].message.endswith("KeyError: 'dim'\n")
+    assert "in the middle of: step one of hangs" in found["hangs"].message
 
 
 def test_no_task_is_begun_after_the_deadline(work: Any) -> None:

@@ -66,7 +66,7 @@ def test_opinfo_gives_the_same_calls_again_and_leaves_random_state_alone() -> No
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-def test_without_opinfo_samples_are_made_up_and_the_note_says_why(
+def test_without_opinfo_samples_are_generated_and_the_note_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opinfo._database.cache_clear()
@@ -81,7 +81,7 @@ def test_without_opinfo_samples_are_made_up_and_the_note_says_why(
     found = samples_for(aten.mul.Tensor, None, 3)
     opinfo._database.cache_clear()
     opinfo._entries.cache_clear()
-    assert (found.source, len(found.calls)) == ("made up", 3)
+    assert (found.source, len(found.calls)) == ("generated", 3)
     assert found.note.startswith("torch's sample inputs (OpInfo) cannot be imported: ")
     assert "expecttest" in found.note
 
@@ -140,7 +140,7 @@ def _(x: Any, scale: Any, bias: Any, mode: Any, flip: Any) -> torch.Tensor:
     return torch.empty_like(x)
 
 
-def test_calls_are_made_up_that_an_op_takes_with_every_flag_both_ways() -> None:
+def test_calls_are_generated_that_an_op_takes_with_every_flag_both_ways() -> None:
     op = torch.ops.samples.gated.default
     made = generated_calls(op)
     assert all(runs(op, sample) for sample in made)
@@ -151,11 +151,11 @@ def test_calls_are_made_up_that_an_op_takes_with_every_flag_both_ways() -> None:
     }
     assert {sample.args[2] is None for sample in made} == {True, False}
     found = samples_for(op, None, 6)
-    assert (found.source, found.note) == ("made up", "")
+    assert (found.source, found.note) == ("generated", "")
     assert str(found.calls[0]).startswith("f64[4,6], f64[6], ")
 
 
-def test_a_made_up_call_that_the_shape_function_does_not_mean_is_left_out() -> None:
+def test_a_generated_call_that_the_shape_function_does_not_mean_is_left_out() -> None:
     # A bias of more dims would broadcast x; the kernel does not mind, the shape function does.
     shapes = {
         tuple(sample.args[2].shape)

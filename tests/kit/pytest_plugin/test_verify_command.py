@@ -189,7 +189,7 @@ def test_a_report_that_cannot_be_written_is_told_before_anything_is_verified(
 def test_missing_samples_of_torch_are_told_once_with_what_to_install() -> None:
     note = str(MissingOpInfoError(ModuleNotFoundError("No module named 'expecttest'")))
     rows = [
-        _row(Verified(op, "p", Report(op, "p 1", "f", (), (), 0, 0), "made up", note))
+        _row(Verified(op, "p", Report(op, "p 1", "f", (), (), 0, 0), "generated", note))
         for op in ("aten.a.default", "aten.b.default")
     ]
     told = "\n".join(_notes(VerifyReport(torch="2", rules=tuple(rows))))

@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(report)
     else:
-        print_lines(*_told(report))
+        print_lines(*_next_steps(report))
     return FINE
 
 
@@ -169,7 +169,7 @@ def _write(target: Path, files: dict[str, str]) -> tuple[str, ...]:
     return tuple(sorted(files))
 
 
-def _told(report: NewReport) -> list[str]:
+def _next_steps(report: NewReport) -> list[str]:
     return [
         f"{report.folder}: {len(report.files)} files",
         *(f"  {file}" for file in report.files),

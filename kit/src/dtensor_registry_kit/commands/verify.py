@@ -67,7 +67,7 @@ class RuleRow(BaseModel):
     Attributes:
         state: a key of `STYLES`.
         sound: the rows that ground truth proved.
-        samples: who made the sample calls: `author`, `OpInfo` or `made up`.
+        samples: who made the sample calls: `author`, `OpInfo` or `generated`.
         combinations: how many times a row was judged.
         seconds: how long it took.
     """
@@ -258,9 +258,9 @@ def _print(report: VerifyReport, with_missing: bool) -> None:
         for finding in missing:
             print_lines(f"  {finding.about}  ({finding.saves:.0f} us)  for {finding.sample}")
     counts = Counter(row.state for row in report.rules)
-    told = ", ".join(f"{counts[state]} {state}" for state in STYLES if counts[state])
+    message = ", ".join(f"{counts[state]} {state}" for state in STYLES if counts[state])
     combinations = sum(row.combinations for row in report.rules)
-    print_lines("", f"{len(report.rules)} rules: {told} ({combinations} combinations)")
+    print_lines("", f"{len(report.rules)} rules: {message} ({combinations} combinations)")
 
 
 def _cells(row: RuleRow) -> list[str]:
@@ -297,11 +297,11 @@ def _notes(report: VerifyReport) -> Iterator[str]:
             note = named[0].note
             why = f": {note}" if note and not note.startswith(OPINFO) else ""
             yield f"{len(named)} rules were {state} ({shown}){why}"
-    made_up = [row for row in report.rules if row.samples == "made up"]
-    if made_up:
+    generated = [row for row in report.rules if row.samples == "generated"]
+    if generated:
         yield (
-            f"{len(made_up)} rules were checked with samples made up from the schema, which may be"
-            " calls that the op is not meant for; authors give theirs with samples="
+            f"{len(generated)} rules were checked with samples generated from the schema, which may"
+            " be calls that the op is not meant for; authors give theirs with samples="
         )
     yield from _whole_calls(report)
     # One for all rules: what is missing is missing for all, and the note says what to type.

@@ -30,11 +30,11 @@ class Outcome:
 
     Attributes:
         verdict: `wrong` if some rank has another result than one process, or another argument.
-        told: the result, or what was raised.
+        message: the result, or what was raised.
     """
 
     verdict: Verdict
-    told: str
+    message: str
 
 
 def run_counterexample(op: OpOverload, shown: Counterexample, mesh: DeviceMesh) -> Outcome:

@@ -90,11 +90,11 @@ def _met_rows(op: OpOverload, rule: CorrectedRule, contribution: Contribution) -
     """Collect the rows that a correction leaves out of some call."""
     met: set[str] = set()
 
-    def ask(asked: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def query(asked: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         met.update(shown for shown, _ in rule.left_out(asked, args, kwargs))
         return rule.func(asked, args, kwargs)
 
-    asked_for_calls = as_plugin_rule(op, ask)
+    asked_for_calls = as_plugin_rule(op, query)
     for args, kwargs in _calls(op, contribution):
         try:
             asked_for_calls(op, args, kwargs)

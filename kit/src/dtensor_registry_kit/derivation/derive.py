@@ -49,9 +49,9 @@ class Derivation:
     refuted: tuple[tuple[NamedRow, str], ...]
 
     def __str__(self) -> str:
-        told = [f"# {self.op}, derived through {', '.join(self.passed) or 'no op'}"]
-        told += [f"# left out: {row}: {evidence}" for row, evidence in self.refuted]
-        return "\n".join([*told, str(self.rule)])
+        message = [f"# {self.op}, derived through {', '.join(self.passed) or 'no op'}"]
+        message += [f"# left out: {row}: {evidence}" for row, evidence in self.refuted]
+        return "\n".join([*message, str(self.rule)])
 
 
 def derive(

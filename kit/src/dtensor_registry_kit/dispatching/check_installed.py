@@ -17,8 +17,8 @@ from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry_kit.dispatching.compare_call import Wanted, chosen, compare_call, wanted_of
 from dtensor_registry_kit.dispatching.input_placements import (
     InputPlacements,
-    input_placements,
     input_rows,
+    list_input_placements,
     read_input_placements,
     show_input_placements,
 )
@@ -65,7 +65,7 @@ def check_installed(
             of two dims.
         draws: how many drawn placements of the inputs to try for each call and mesh.
         seed: of what is drawn.
-        note: is told what is about to be tried.
+        note: is called with what is about to be tried.
 
     Returns:
         A report whose errors are of kind `dispatch`; `sound` lists the placements that were right.
@@ -90,28 +90,30 @@ def check_installed(
         ranks = "x".join(map(str, shape))
         with simulated_mesh(*shape) as mesh:
             for sample, wanted, rows in calls:
-                for start in (
-                    input_placements(
+                for input_placements in (
+                    list_input_placements(
                         wanted.whole, rows, shape, draws, seed, alone=shape == mesh_shapes[0]
                     )
                     if inputs is None
                     else [read_input_placements(inputs)]
                 ):
-                    about = f"inputs {show_input_placements(start)} on {ranks} ranks"
+                    about = f"inputs {show_input_placements(input_placements)} on {ranks} ranks"
                     note(f"through DTensor, {about}: {sample}")
-                    seen = compare_call(wanted, start, mesh, seed)
+                    seen = compare_call(wanted, input_placements, mesh, seed)
                     tried += 1
                     if seen.outcome == "right":
                         right[about] = None
                     elif seen.outcome == "refused":
-                        refused, reason = refused + 1, seen.told
-                    elif _gist(seen.told) not in found:
+                        refused, reason = refused + 1, seen.message
+                    elif _gist(seen.message) not in found:
                         is_crash = seen.outcome == "crash on empty"
                         kind: Kind = "crash on empty" if is_crash else "dispatch"
-                        choice = chosen(wanted.whole, start, mesh, seed)
-                        told = f"{seen.told}; it chose {choice}"
-                        again = _program(op, sample, start, mesh, seed)
-                        found[_gist(seen.told)] = Finding(kind, told, about, str(sample), again)
+                        choice = chosen(wanted.whole, input_placements, mesh, seed)
+                        message = f"{seen.message}; it chose {choice}"
+                        again = _program(op, sample, input_placements, mesh, seed)
+                        found[_gist(seen.message)] = Finding(
+                            kind, message, about, str(sample), again
+                        )
     if tried == refused:
         found["untested"] = Finding("untested", f"nothing ran through DTensor: {reason}")
     return Report(
@@ -139,13 +141,13 @@ def _wanted(op: OpOverload, sample: Sample, seed: int) -> Wanted | str:
 
 
 def _program(
-    op: OpOverload, sample: Sample, start: InputPlacements, mesh: DeviceMesh, seed: int
+    op: OpOverload, sample: Sample, input_placements: InputPlacements, mesh: DeviceMesh, seed: int
 ) -> str:
     """Write a program that makes a call on DTensors again, with numbers drawn if they show it."""
     with plainly():
         drawn = _wanted(op, drawn_again(sample), seed)
     is_drawn = not isinstance(drawn, str) and (
-        compare_call(drawn, start, mesh, seed).outcome != "right"
+        compare_call(drawn, input_placements, mesh, seed).outcome != "right"
     )
     with plainly():
         lines, called = written_call(op, sample, is_drawn)
@@ -154,7 +156,7 @@ def _program(
     more = f", seed={seed}" if seed else ""
     again = (
         f"print(check_installed({name}, [({call})], [{tuple(mesh.shape)}],"
-        f" inputs={show_input_placements(start)!r}{more}))"
+        f" inputs={show_input_placements(input_placements)!r}{more}))"
     )
     by = _installing(op)
     return "\n".join(
@@ -179,6 +181,6 @@ def _installing(op: OpOverload) -> str:
     return f"dr.install(pins={{{str(op)!r}: {decider!r}}})"
 
 
-def _gist(told: str) -> str:
+def _gist(message: str) -> str:
     """What makes two faults one: what differs, but not where and by how much."""
-    return told.split(" at [")[0][:60]
+    return message.split(" at [")[0][:60]

@@ -19,7 +19,7 @@ from dtensor_registry.torch_patch.watch import OpRun, watching
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
 from dtensor_registry_kit.dispatching.input_placements import InputPlacements
 from dtensor_registry_kit.judging.backward import gradients
-from dtensor_registry_kit.judging.judge import said
+from dtensor_registry_kit.judging.judge import describe_error
 from dtensor_registry_kit.samples.sample import draw
 from dtensor_registry_kit.simulation.compare import tolerance_of
 from dtensor_registry_kit.simulation.distribute import is_inexact
@@ -70,12 +70,12 @@ class Seen:
 
     Attributes:
         outcome: in one word; `right` also where the forward is right and its backward refused.
-        told: what was seen.
+        message: what was seen.
         no_backward: why the backward was refused; empty if it was not.
     """
 
     outcome: Outcome
-    told: str = ""
+    message: str = ""
     no_backward: str = ""
 
 
@@ -105,29 +105,31 @@ def wanted_of(whole: ReferenceRun, seed: int) -> Wanted:
     return Wanted(whole, upstream, pulled, relative)
 
 
-def compare_call(wanted: Wanted, start: InputPlacements, mesh: DeviceMesh, seed: int) -> Seen:
-    """Make one call on a simulated mesh, with the inputs placed as `start` says."""
+def compare_call(
+    wanted: Wanted, input_placements: InputPlacements, mesh: DeviceMesh, seed: int
+) -> Seen:
+    """Make one call on a simulated mesh, with the inputs placed as `input_placements` says."""
     whole = wanted.whole
     try:
-        pieces = _pieces(whole, start, mesh, seed)
+        pieces = _pieces(whole, input_placements, mesh, seed)
     except (NotImplementedError, RuntimeError):
         return Seen("refused", "the inputs cannot be placed like this")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's, of redistributions that cost something
-            told = _compare(wanted, pieces, start, mesh)
+            message = _compare(wanted, pieces, input_placements, mesh)
     except _BackwardRefusedError as error:
         return Seen("right", no_backward=str(error))
     except Exception as error:
         if is_refusal(error):
-            return Seen("refused", said(error))
+            return Seen("refused", describe_error(error))
         lacking = any(
             not piece.numel() and tensor.numel()
             for given, tensor in zip(pieces, whole.inputs, strict=True)
             for piece in given
         )
-        return Seen("crash on empty" if lacking else "raised", f"it raises {said(error)}")
-    return Seen("right") if told is None else Seen("wrong", told)
+        return Seen("crash on empty" if lacking else "raised", f"it raises {describe_error(error)}")
+    return Seen("right") if message is None else Seen("wrong", message)
 
 
 def is_refusal(error: Exception) -> bool:
@@ -142,13 +144,17 @@ def is_refusal(error: Exception) -> bool:
     return any(words in str(error) for words in _REFUSALS)
 
 
-def chosen(whole: ReferenceRun, start: InputPlacements, mesh: DeviceMesh, seed: int) -> str:
+def chosen(
+    whole: ReferenceRun, input_placements: InputPlacements, mesh: DeviceMesh, seed: int
+) -> str:
     """Make a call once more, to see what the expansion chooses: `outputs <- inputs`."""
-    pieces = _pieces(whole, start, mesh, seed)
+    pieces = _pieces(whole, input_placements, mesh, seed)
     ran: list[OpRun] = []
     try:
         with torch.inference_mode(is_composite(whole.op)), torch.no_grad():
-            args, kwargs = fill(whole.args, whole.kwargs, _placed(whole, pieces, start, mesh))
+            args, kwargs = fill(
+                whole.args, whole.kwargs, _placed(whole, pieces, input_placements, mesh)
+            )
             with watching(ran.append):
                 whole.op(*args, **kwargs)
     except Exception:
@@ -158,37 +164,38 @@ def chosen(whole: ReferenceRun, start: InputPlacements, mesh: DeviceMesh, seed: 
 
 
 def _pieces(
-    whole: ReferenceRun, start: InputPlacements, mesh: DeviceMesh, seed: int
+    whole: ReferenceRun, input_placements: InputPlacements, mesh: DeviceMesh, seed: int
 ) -> list[list[torch.Tensor]]:
     with plainly():
         return [
-            whole.pieces(at, column, tuple(mesh.shape), seed) for at, column in enumerate(start)
+            whole.pieces(at, column, tuple(mesh.shape), seed)
+            for at, column in enumerate(input_placements)
         ]
 
 
 def _placed(
     whole: ReferenceRun,
     pieces: Sequence[Sequence[torch.Tensor]],
-    start: InputPlacements,
+    input_placements: InputPlacements,
     mesh: DeviceMesh,
 ) -> list[DTensor]:
     return [
         of_pieces(held, tensor, column, mesh)
-        for held, tensor, column in zip(pieces, whole.inputs, start, strict=True)
+        for held, tensor, column in zip(pieces, whole.inputs, input_placements, strict=True)
     ]
 
 
 def _compare(
     wanted: Wanted,
     pieces: Sequence[Sequence[torch.Tensor]],
-    start: InputPlacements,
+    input_placements: InputPlacements,
     mesh: DeviceMesh,
 ) -> str | None:
     """Say what of outputs, of what is written to, or of gradients differs from the whole run."""
     whole = wanted.whole
     pull = wanted.gradients is not None
     with torch.inference_mode(is_composite(whole.op)), torch.set_grad_enabled(pull):
-        given: list[Any] = list(_placed(whole, pieces, start, mesh))
+        given: list[Any] = list(_placed(whole, pieces, input_placements, mesh))
         if pull:
             given = [t.requires_grad_() if is_inexact(t) else t for t in given]
         args, kwargs = fill(whole.args, whole.kwargs, given)
@@ -196,13 +203,13 @@ def _compare(
         if len(outputs) != len(whole.outputs):
             return f"it returns {len(outputs)} outputs, the whole run {len(whole.outputs)}"
         for index, (got, want) in enumerate(zip(outputs, whole.outputs, strict=True)):
-            told = _differs(got, want, wanted.relative, mesh)
-            if told is not None:
-                return f"output {index}{told}"
+            message = _differs(got, want, wanted.relative, mesh)
+            if message is not None:
+                return f"output {index}{message}"
         for position, want in whole.mutated.items():
-            told = _differs(given[position], want, wanted.relative, mesh)
-            if told is not None:
-                return f"input {position}, which the op writes to,{told}"
+            message = _differs(given[position], want, wanted.relative, mesh)
+            if message is not None:
+                return f"input {position}, which the op writes to,{message}"
     return _compare_gradients(wanted, given, outputs, mesh) if pull else None
 
 
@@ -228,16 +235,16 @@ def _compare_gradients(
         )
     except (RuntimeError, NotImplementedError) as error:
         if is_refusal(error):
-            raise _BackwardRefusedError(said(error)) from error
+            raise _BackwardRefusedError(describe_error(error)) from error
         raise
     assert wanted.gradients is not None
     for position, want in enumerate(wanted.gradients):
         got = next(pulled) if given[position].requires_grad else None
         if want is None or not (want.any() or isinstance(got, DTensor)):
             continue  # autograd makes up plain zeros where there is no gradient
-        told = _differs(got, want, wanted.relative, mesh)
-        if told is not None:
-            return f"the gradient of input {position}{told}"
+        message = _differs(got, want, wanted.relative, mesh)
+        if message is not None:
+            return f"the gradient of input {position}{message}"
     return None
 
 

@@ -20,7 +20,7 @@ from dtensor_registry.placements import (
 )
 from dtensor_registry.rules import Rule
 from dtensor_registry.rules.well_formed import plain, problem
-from dtensor_registry_kit.judging.behaviour import ask
+from dtensor_registry_kit.judging.behaviour import query
 from dtensor_registry_kit.samples.sample import Sample
 from dtensor_registry_kit.simulation.distribute import is_inexact
 from dtensor_registry_kit.simulation.reference_run import ReferenceRun
@@ -33,7 +33,7 @@ def input_rows(rule: Rule, op: Any, sample: Sample) -> list[list[Placement]]:
     """List the placements of the inputs in each row that a rule offers, if it is a row."""
     ranks = [tensor.dim() for tensor in sample.inputs]
     rows: list[list[Placement]] = []
-    for row in ask(rule, op, sample).rows:
+    for row in query(rule, op, sample).rows:
         if isinstance(row, (list, tuple)) and len(row) >= len(ranks):
             inputs = [plain(entry) for entry in row[len(row) - len(ranks) :]]
             if problem(inputs, 0, ranks) is None:
@@ -41,7 +41,7 @@ def input_rows(rule: Rule, op: Any, sample: Sample) -> list[list[Placement]]:
     return rows
 
 
-def input_placements(
+def list_input_placements(
     whole: ReferenceRun,
     rows: Sequence[Sequence[Placement]],
     mesh: Sequence[int],
@@ -76,19 +76,19 @@ def input_placements(
         )
     seen: set[InputPlacements] = set()
     for way in ways:
-        start = tuple(_of_one_kind(column) for column in zip(*way, strict=True))
-        if start not in seen and _can_be_handed_out(whole, start):
-            seen.add(start)
-            yield start
+        placements = tuple(_of_one_kind(column) for column in zip(*way, strict=True))
+        if placements not in seen and _can_be_handed_out(whole, placements):
+            seen.add(placements)
+            yield placements
 
 
-def show_input_placements(start: InputPlacements) -> str:
-    """Print a start, one tensor per `;`.
+def show_input_placements(placements: InputPlacements) -> str:
+    """Print how the inputs are placed, one tensor per `;`.
 
     >>> show_input_placements(((Shard(0), REPLICATE), (REPLICATE, REPLICATE)))
     'S(0), R; R, R'
     """
-    return "; ".join(show_placements(column) for column in start)
+    return "; ".join(show_placements(column) for column in placements)
 
 
 def read_input_placements(text: str) -> InputPlacements:
@@ -119,8 +119,8 @@ def _of_one_kind(column: Sequence[Placement]) -> Placements:
     return tuple(kinds[0] if isinstance(p, Partial) else p for p in column)
 
 
-def _can_be_handed_out(whole: ReferenceRun, start: InputPlacements) -> bool:
-    for column, tensor in zip(start, whole.inputs, strict=True):
+def _can_be_handed_out(whole: ReferenceRun, placements: InputPlacements) -> bool:
+    for column, tensor in zip(placements, whole.inputs, strict=True):
         for placement in column:
             if isinstance(placement, StridedShard):
                 return False

@@ -25,7 +25,7 @@ import torch
 from dtensor_registry.placements import REPLICATE, Partial, Placement, Shard
 from dtensor_registry.rules.metadata import fill
 from dtensor_registry.rules.well_formed import show_row
-from dtensor_registry_kit.judging.judge import HOLDS_NOTHING, Verdict, said
+from dtensor_registry_kit.judging.judge import HOLDS_NOTHING, Verdict, describe_error
 from dtensor_registry_kit.samples.sample import draw
 from dtensor_registry_kit.simulation.compare import relative_tolerance
 from dtensor_registry_kit.simulation.distribute import chunk, is_inexact
@@ -80,7 +80,7 @@ def judge_backward(
     try:
         wanted = gradients(whole, whole.inputs, lambda index, _: drawn[index])
     except (RuntimeError, NotImplementedError) as error:
-        return Verdict("not applicable", shown, (ranks,), f"no gradient: {said(error)}")
+        return Verdict("not applicable", shown, (ranks,), f"no gradient: {describe_error(error)}")
     try:
         pieces = [
             whole.pieces(position, column, (ranks,), seed)
@@ -103,8 +103,8 @@ def judge_backward(
             found.append(gradients(whole, local, upstream))
         except (RuntimeError, NotImplementedError, IndexError) as error:
             on_empty = lacks_data(whole, pieces, rank)
-            told = f"the backward of rank {rank} raises {said(error)}"
-            return Verdict("crash", shown, (ranks,), told, on_empty=on_empty)
+            message = f"the backward of rank {rank} raises {describe_error(error)}"
+            return Verdict("crash", shown, (ranks,), message, on_empty=on_empty)
     relative = relative_tolerance(whole.inputs, max(t.numel() for t in whole.inputs))
     for position, want in enumerate(wanted):
         if want is None:
@@ -115,8 +115,8 @@ def judge_backward(
             got = [gradient * ranks for gradient in got]
         gap = rebuild_difference(got, want, (_gradient_placement(placement),), (ranks,), relative)
         if gap is not None:
-            told = f"the gradient of input {position}{gap[0]} {gap[1]}"
-            return Verdict("unsound", shown, (ranks,), told, worst=gap[1].worst)
+            message = f"the gradient of input {position}{gap[0]} {gap[1]}"
+            return Verdict("unsound", shown, (ranks,), message, worst=gap[1].worst)
     return Verdict("sound", shown, (ranks,))
 
 

@@ -14,7 +14,7 @@ from dtensor_registry.rules.metadata import TensorMeta, fill
 from dtensor_registry.rules.strategy import Rule
 from dtensor_registry.rules.well_formed import for_any_groups, plain, show_row
 from dtensor_registry_kit.judging.findings import Finding
-from dtensor_registry_kit.judging.judge import said
+from dtensor_registry_kit.judging.judge import describe_error
 from dtensor_registry_kit.samples.sample import Sample
 
 
@@ -57,20 +57,20 @@ def described(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return fill(sample.args, sample.kwargs, metas)
 
 
-def ask(rule: Rule, op: Any, sample: Sample) -> Answer:
+def query(rule: Rule, op: Any, sample: Sample) -> Answer:
     """Ask a rule for its rows; whatever it raises or returns becomes an answer."""
     args, kwargs = described(sample)
     asked = str(sample)
     try:
         rows = rule(op, args, kwargs)
         if not isinstance(rows, (list, tuple)):
-            told = f"it returned {type(rows).__name__} {rows!r:.60}, not a list of rows"
-            return Answer(sample, finding=Finding("malformed", told, sample=asked))
+            message = f"it returned {type(rows).__name__} {rows!r:.60}, not a list of rows"
+            return Answer(sample, finding=Finding("malformed", message, sample=asked))
     except Exception as error:
         return Answer(sample, finding=Finding("raises", _traced(error), sample=asked))
     if (args, kwargs) != described(sample):
-        told = f"after it was asked the arguments were {args}, {kwargs}"
-        return Answer(sample, finding=Finding("impure", told, sample=asked))
+        message = f"after it was asked the arguments were {args}, {kwargs}"
+        return Answer(sample, finding=Finding("impure", message, sample=asked))
     shown = tuple(show_row(row, len(sample.inputs)) for row in rows)
     return Answer(sample, tuple(rows), shown)
 
@@ -82,7 +82,7 @@ def _traced(error: Exception) -> str:
     while trace is not None:
         place = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return f"{said(error)}{place}"
+    return f"{describe_error(error)}{place}"
 
 
 def changed_mind(rule: Rule, op: Any, answers: Sequence[Answer]) -> Iterator[Finding]:
@@ -97,10 +97,10 @@ def changed_mind(rule: Rule, op: Any, answers: Sequence[Answer]) -> Iterator[Fin
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(20_11)
             for answer in reversed(answers):
-                again = ask(rule, op, answer.sample)
+                again = query(rule, op, answer.sample)
                 if again.shown != answer.shown:
-                    told = f"first {list(answer.shown)}, then {_said(again)}"
-                    yield Finding("changes", told, sample=str(answer.sample))
+                    message = f"first {list(answer.shown)}, then {_describe(again)}"
+                    yield Finding("changes", message, sample=str(answer.sample))
     finally:
         random.setstate(state)
 
@@ -109,14 +109,14 @@ def repeated(answer: Answer) -> Iterator[Finding]:
     """Find rows that an answer holds twice, or that need not be written."""
     seen: set[str] = set()
     for row, shown in zip(answer.rows, answer.shown, strict=True):
-        told = None
+        message = None
         if shown in seen:
-            told = "the row stands there twice"
+            message = "the row stands there twice"
         elif isinstance(row, (list, tuple)) and row and all(map(_is_whole, row)):
-            told = "the all-Replicate row is implied for every op"
+            message = "the all-Replicate row is implied for every op"
         seen.add(shown)
-        if told is not None:
-            yield Finding("duplicate", told, shown, sample=str(answer.sample))
+        if message is not None:
+            yield Finding("duplicate", message, shown, sample=str(answer.sample))
 
 
 def _is_whole(entry: Any) -> bool:
@@ -170,25 +170,25 @@ def _unkeyed_tensors(calls: Sequence[Sample]) -> Iterator[Finding]:
     for call in calls:
         for name, value in call.kwargs.items():
             if _holds_tensor(value):
-                told = (
+                message = (
                     f"the tensor {name!r} is given by keyword, and no keyword is in the key: torch"
                     " would go on with the decision for another placement of it. Leave out"
                     f" schema_info, or give static_kwargkey=({name!r},)"
                 )
-                yield Finding("cache key", told, f"argument {name!r}", sample=str(call))
+                yield Finding("cache key", message, f"argument {name!r}", sample=str(call))
                 return
 
 
 def _compared(rule: Rule, op: Any, answer: Answer, other: Sample, place: str) -> Iterator[Finding]:
-    again = ask(rule, op, other)
+    again = query(rule, op, other)
     # A value that the rule does not take shows nothing: the op would not take it either.
     if again.finding is None and again.shown != answer.shown:
-        told = (
+        message = (
             f"{place} is not in the key; with {other} the rows are {list(again.shown)}, but torch"
             f" would go on with those of the first call, {list(answer.shown)}. Leave out"
             " schema_info, or put the argument in it"
         )
-        yield Finding("cache key", told, place, sample=str(answer.sample))
+        yield Finding("cache key", message, place, sample=str(answer.sample))
 
 
 def _alternatives(value: Any, elsewhere: Iterable[Any]) -> list[Any]:
@@ -216,5 +216,5 @@ def _holds_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _said(answer: Answer) -> str:
+def _describe(answer: Answer) -> str:
     return answer.finding.evidence if answer.finding is not None else str(list(answer.shown))

@@ -16,15 +16,15 @@ from dtensor_registry_kit.isolation import Note, silent
 from dtensor_registry_kit.judging.backward import judge_backward
 from dtensor_registry_kit.judging.behaviour import (
     Answer,
-    ask,
     changed_mind,
     missing_from_key,
+    query,
     repeated,
 )
 from dtensor_registry_kit.judging.collector import Collector
 from dtensor_registry_kit.judging.completeness import missing_rows
 from dtensor_registry_kit.judging.findings import Finding, Report
-from dtensor_registry_kit.judging.judge import said
+from dtensor_registry_kit.judging.judge import describe_error
 from dtensor_registry_kit.judging.reproducer import name_of
 from dtensor_registry_kit.judging.soundness import judge_answer
 from dtensor_registry_kit.samples.sample import Role, Sample, odd, sample_of, telling, variants
@@ -81,7 +81,7 @@ def check(
         by_pieces: False leaves out all that runs the op in pieces, for an op of which DTensor
             rewrites the arguments (`view`), so that the pieces' calls are not this call.
         sizes: whether samples are tried in other sizes as well.
-        note: is told what is about to be tried.
+        note: is called with what is about to be tried.
 
     Raises:
         TypeError: if a sample is no pair of arguments and keyword arguments.
@@ -92,32 +92,32 @@ def check(
     >>> check(torch.mul, [((x, x), {})], pointwise(linear=[(0, 1)])).errors[0].about
     'P(sum) <- P(sum), P(sum)'
     """
-    tally = Collector(note=note)
+    collector = Collector(note=note)
     allow_empty = allow_uneven_sharding if allow_empty_pieces else None
     answers: list[Answer] = []
     for sample in map(sample_of, samples):
-        accepted = _judge_call(op, sample, rule, tally, seed, allow_empty, by_pieces, sizes)
+        accepted = _judge_call(op, sample, rule, collector, seed, allow_empty, by_pieces, sizes)
         answers += [answer for _, answer in accepted.values()]
         anchor = accepted.get("drawn") or accepted.get("given")
         if anchor is None or not by_pieces:
             continue
-        _judge_gradients(*anchor, tally, seed, allow_empty)
+        _judge_gradients(*anchor, collector, seed, allow_empty)
         others = [accepted[r][0] for r in ("negated", "truth", "larger", "given") if r in accepted]
-        _search(*anchor, others, tally, budget)
+        _search(*anchor, others, collector, budget)
     for finding in changed_mind(rule, op, answers):
-        tally.add(finding)
+        collector.add(finding)
     given = [answer for answer in answers if answer.sample.role == "given"]
     for finding in missing_from_key(rule, op, given, schema_info):
-        tally.add(finding)
-    _judge_use(answers, tally)
+        collector.add(finding)
+    _judge_use(answers, collector)
     return Report(
         name_of(op),
         owner or _place_of(rule),
         _named(rule),
-        tally.findings(),
-        tally.sound(),
-        tally.samples,
-        tally.combinations,
+        collector.findings(),
+        collector.sound(),
+        collector.samples,
+        collector.combinations,
     )
 
 
@@ -125,7 +125,7 @@ def _judge_call(
     op: Callable[..., Any],
     sample: Sample,
     rule: Rule,
-    tally: Collector,
+    collector: Collector,
     seed: int,
     allow_empty: bool | None,
     by_pieces: bool,
@@ -136,32 +136,32 @@ def _judge_call(
 
     def judge_each(calls: Iterable[Sample], partial_only: bool = False) -> None:
         for variant in calls:
-            tally.note(f"{ON_WHOLE}: {variant}  ({variant.origin})")
+            collector.note(f"{ON_WHOLE}: {variant}  ({variant.origin})")
             try:
                 whole = run_reference(op, variant.args, variant.kwargs)
             except Exception as error:
                 if variant.role == "given":
-                    told = f"the op itself raises {said(error)}"
-                    tally.add(Finding("untested", told, f"sample {variant}", str(variant)))
+                    message = f"the op itself raises {describe_error(error)}"
+                    collector.add(Finding("untested", message, f"sample {variant}", str(variant)))
                 continue
-            tally.samples += 1
-            answer = ask(rule, op, variant)
+            collector.samples += 1
+            answer = query(rule, op, variant)
             if answer.finding is not None:
-                tally.add(answer.finding)
+                collector.add(answer.finding)
                 continue
             for finding in repeated(answer):
-                tally.add(finding)
+                collector.add(finding)
             if by_pieces:
                 judged = answer.with_partials() if partial_only else answer
-                judge_answer(op, whole, judged, tally, seed=seed, allow_empty=allow_empty)
+                judge_answer(op, whole, judged, collector, seed=seed, allow_empty=allow_empty)
             else:
-                _read_answer(whole, answer, tally)
+                _read_answer(whole, answer, collector)
             accepted.setdefault(variant.role, (whole, answer))
 
     judge_each(variants(sample, seed=seed, sizes=sizes))
     answers = [answer for _, answer in accepted.values()]
     offered = {shown for answer in answers for shown in answer.named}
-    if by_pieces and not all(map(tally.is_proven, offered)):
+    if by_pieces and not all(map(collector.is_proven, offered)):
         judge_each(telling(sample, seed=seed))
     elif by_pieces and any(answer.with_partials().rows for answer in answers):
         # Kernels may treat nan otherwise where a piece ends: only sums and the like must bear it.
@@ -169,28 +169,28 @@ def _judge_call(
     return accepted
 
 
-def _read_answer(whole: ReferenceRun, answer: Answer, tally: Collector) -> None:
+def _read_answer(whole: ReferenceRun, answer: Answer, collector: Collector) -> None:
     """Hold rows against the call on their face, without running anything."""
     for row, shown in zip(answer.rows, answer.named, strict=True):
         fault = layout_of(whole, [row])
         if isinstance(fault, str):
-            tally.add(Finding("malformed", fault, shown, str(answer.sample)))
+            collector.add(Finding("malformed", fault, shown, str(answer.sample)))
 
 
 def _judge_gradients(
-    whole: ReferenceRun, answer: Answer, tally: Collector, seed: int, allow_empty: bool | None
+    whole: ReferenceRun, answer: Answer, collector: Collector, seed: int, allow_empty: bool | None
 ) -> None:
-    proven = set(tally.sound())
+    proven = set(collector.sound())
     for row, shown in zip(answer.rows, answer.named, strict=True):
         if shown not in proven:
             continue
         for ranks in (2, 3):
-            tally.note(f"the gradients of {shown} on {ranks} ranks: {answer.sample}")
+            collector.note(f"the gradients of {shown} on {ranks} ranks: {answer.sample}")
             verdict = judge_backward(whole, row, ranks, seed=seed, allow_empty=allow_empty)
-            tally.combinations += verdict.outcome != "not applicable"
+            collector.combinations += verdict.outcome != "not applicable"
             if verdict.is_wrong and not verdict.on_empty:
-                told = f"on {ranks} ranks: {verdict.evidence}"
-                tally.add(Finding("backward", told, shown, str(answer.sample)))
+                message = f"on {ranks} ranks: {verdict.evidence}"
+                collector.add(Finding("backward", message, shown, str(answer.sample)))
                 break
 
 
@@ -198,34 +198,34 @@ def _search(
     whole: ReferenceRun,
     answer: Answer,
     others: Sequence[ReferenceRun],
-    tally: Collector,
+    collector: Collector,
     budget: int,
 ) -> None:
     standing = [
         row
         for row, shown in zip(answer.rows, answer.named, strict=True)
-        if not tally.is_wrong(shown)
+        if not collector.is_wrong(shown)
     ]
-    tally.note(f"{SEARCHING}: {answer.sample}")
+    collector.note(f"{SEARCHING}: {answer.sample}")
     found, tried = missing_rows(whole, standing, others, budget)
-    tally.combinations += tried
+    collector.combinations += tried
     useful = [missing for missing in found if missing.saves >= _LEAST_SAVING]
     for missing in useful[:_MOST_MISSING]:
-        told = f"it would save {missing.saves:.0f} us where inputs come like this"
+        message = f"it would save {missing.saves:.0f} us where inputs come like this"
         shown = show_row(missing.row, len(whole.inputs))
-        tally.add(Finding("missing", told, shown, str(answer.sample), saves=missing.saves))
+        collector.add(Finding("missing", message, shown, str(answer.sample), saves=missing.saves))
 
 
-def _judge_use(answers: Sequence[Answer], tally: Collector) -> None:
+def _judge_use(answers: Sequence[Answer], collector: Collector) -> None:
     """Find out whether a rule never shards, although ground truth knows rows that do."""
     for answer in answers:
         for row in answer.rows:
             if isinstance(row, (list, tuple)) and any(isinstance(plain(e), Shard) for e in row):
                 return
-    for finding in tally.findings():
+    for finding in collector.findings():
         if finding.kind == "missing" and "S(" in finding.about.split("<-")[1]:
-            told = f"no row shards anything, but {finding.about} is right"
-            tally.add(Finding("vacuous", told, sample=finding.sample))
+            message = f"no row shards anything, but {finding.about} is right"
+            collector.add(Finding("vacuous", message, sample=finding.sample))
             return
 
 

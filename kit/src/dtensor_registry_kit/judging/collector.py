@@ -30,9 +30,9 @@ class _Seen:
 class Collector:
     """Everything seen while one rule is checked; grows, and is read at the end.
 
-    >>> tally = Collector()
-    >>> tally.count(Verdict("sound", ("R <- R",), (2,)), "R <- R", "f32[4]")
-    >>> tally.sound()
+    >>> collector = Collector()
+    >>> collector.count(Verdict("sound", ("R <- R",), (2,)), "R <- R", "f32[4]")
+    >>> collector.sound()
     ('R <- R',)
     """
 

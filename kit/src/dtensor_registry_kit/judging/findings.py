@@ -143,10 +143,10 @@ class Report:
 
     def __str__(self) -> str:
         counts = Counter(finding.kind for finding in self.findings)
-        told = ", ".join(f"{counts[kind]} {kind}" for kind in _MEANING if counts[kind])
+        message = ", ".join(f"{counts[kind]} {kind}" for kind in _MEANING if counts[kind])
         state = "trusted" if self.is_trusted else "WRONG" if self.errors else "NOT CHECKED"
         lines = [
-            f"{self.op}: {state}{f' ({told})' if told else ''}",
+            f"{self.op}: {state}{f' ({message})' if message else ''}",
             f"  rule {self.rule} of {self.owner}",
             f"  {len(self.sound)} rows proven in {self.combinations} combinations of"
             f" {self.samples} calls",

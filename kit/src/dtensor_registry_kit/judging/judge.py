@@ -75,8 +75,8 @@ class Verdict:
     def __str__(self) -> str:
         rows = " and ".join(self.rows)
         ranks = "x".join(map(str, self.mesh))
-        said = f": {self.evidence}" if self.evidence else ""
-        return f"{self.outcome}: {rows} on {ranks} ranks{said}"
+        describe_error = f": {self.evidence}" if self.evidence else ""
+        return f"{self.outcome}: {rows} on {ranks} ranks{describe_error}"
 
 
 @alike_memory()
@@ -114,7 +114,10 @@ def check_row(
     except Exception as error:
         shown = show_row(row, len(tensor_inputs(args, kwargs)))
         return Verdict(
-            "untested", (shown,), (ranks,), f"the op raises on whole tensors: {said(error)}"
+            "untested",
+            (shown,),
+            (ranks,),
+            f"the op raises on whole tensors: {describe_error(error)}",
         )
     return judge(whole, [row], (ranks,), seed=seed, allow_empty=allow_empty)
 
@@ -160,7 +163,7 @@ def judge(
             result = whole.run([pieces[rank] for pieces in given])
         except Exception as error:
             shapes = ", ".join(str(tuple(pieces[rank].shape)) for pieces in given)
-            evidence = f"rank {rank} with local shapes {shapes} raises {said(error)}"
+            evidence = f"rank {rank} with local shapes {shapes} raises {describe_error(error)}"
             lacks = lacks_data(whole, given, rank)
             on_empty = lacks and starved(whole, layout, mesh, given) is None
             return Verdict("crash", shown, mesh, evidence, on_empty=on_empty)
@@ -192,8 +195,8 @@ def _agreed(
     )
     if untested:
         outputs = ", ".join(map(str, untested))
-        told = f"output {outputs} of the whole run is empty, all zero or all the same"
-        return Verdict("untested", shown, mesh, told, untested)
+        message = f"output {outputs} of the whole run is empty, all zero or all the same"
+        return Verdict("untested", shown, mesh, message, untested)
     if not whole.tensor_outputs and not whole.mutated:
         return Verdict("untested", shown, mesh, "the op returns no tensor and writes to none")
     return Verdict("sound", shown, mesh)
@@ -231,10 +234,10 @@ def _compare(
     return None
 
 
-def said(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Quote an exception on one line.
 
-    >>> said(KeyError("dim"))
+    >>> describe_error(KeyError("dim"))
     "KeyError: 'dim'"
     """
     lines = str(error).strip().splitlines()

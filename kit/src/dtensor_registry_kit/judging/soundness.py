@@ -27,7 +27,7 @@ def judge_answer(
     op: Callable[..., Any],
     whole: ReferenceRun,
     answer: Answer,
-    tally: Collector,
+    collector: Collector,
     *,
     seed: int = 0,
     allow_empty: bool | None = False,
@@ -40,31 +40,31 @@ def judge_answer(
     asked = f"{sample}  ({sample.origin})"
     for row, shown in zip(answer.rows, answer.named, strict=True):
         for mesh in _FEW.get(sample.role, _LINES):
-            if tally.is_wrong(shown):
+            if collector.is_wrong(shown):
                 break
-            tally.note(f"{shown} on {mesh[0]} ranks: {asked}")
+            collector.note(f"{shown} on {mesh[0]} ranks: {asked}")
             verdict = judge(whole, [row], mesh, seed=seed, allow_empty=allow_empty)
-            tally.count(verdict, shown, asked)
+            collector.count(verdict, shown, asked)
             if verdict.is_wrong:
                 again = program(op, sample, [row], mesh, seed, allow_empty=bool(allow_empty))
-                tally.add(finding_of(verdict, shown, asked, again))
+                collector.add(finding_of(verdict, shown, asked, again))
     if sample.role not in _SQUARE_ROLES:
         return
-    for rows in islice(_pairs(whole, answer, tally), _MOST_PAIRS):
-        tally.note(f"two rows on 2x2 ranks: {asked}")
+    for rows in islice(_pairs(whole, answer, collector), _MOST_PAIRS):
+        collector.note(f"two rows on 2x2 ranks: {asked}")
         verdict = judge(whole, rows, _SQUARE, seed=seed, allow_empty=allow_empty)
-        tally.combinations += 1
+        collector.combinations += 1
         if verdict.is_wrong:
             again = program(op, sample, rows, _SQUARE, seed, allow_empty=bool(allow_empty))
-            tally.add(finding_of(verdict, " and ".join(verdict.rows), asked, again))
+            collector.add(finding_of(verdict, " and ".join(verdict.rows), asked, again))
 
 
-def _pairs(whole: ReferenceRun, answer: Answer, tally: Collector) -> Iterator[tuple[Any, Any]]:
+def _pairs(whole: ReferenceRun, answer: Answer, collector: Collector) -> Iterator[tuple[Any, Any]]:
     """Pair the rows that stand so far, and all-Replicate, with each other."""
     standing = [
         row
         for row, shown in zip(answer.rows, answer.named, strict=True)
-        if not tally.is_wrong(shown)
+        if not collector.is_wrong(shown)
     ]
     replicate: Sequence[Any] = [REPLICATE] * (len(whole.tensor_outputs) + len(whole.inputs))
     for pair in product([replicate, *standing], repeat=2):
@@ -75,9 +75,9 @@ def _pairs(whole: ReferenceRun, answer: Answer, tally: Collector) -> Iterator[tu
 def finding_of(verdict: Verdict, about: str, sample: str, again: str) -> Finding:
     """Make a finding of a verdict that speaks against a row."""
     ranks = "x".join(map(str, verdict.mesh))
-    told = f"on {ranks} ranks: {verdict.evidence}"
+    message = f"on {ranks} ranks: {verdict.evidence}"
     if verdict.on_empty:
-        return Finding("crash on empty", told, about, sample, again)
+        return Finding("crash on empty", message, about, sample, again)
     if verdict.outcome in ("unsound", "crash", "malformed"):
-        return Finding(verdict.outcome, told, about, sample, again)
+        return Finding(verdict.outcome, message, about, sample, again)
     raise ValueError(f"a verdict that speaks against no row: {verdict}")

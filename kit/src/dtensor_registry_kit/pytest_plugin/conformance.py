@@ -112,8 +112,8 @@ def _fail_on(verified: Any, *kinds: str) -> None:
     """Fail with all findings of some kinds, each with the program that shows it again."""
     found = [finding for finding in verified.report.findings if finding.kind in kinds]
     if found:
-        told = "\n".join(map(str, found))
+        message = "\n".join(map(str, found))
         pytest.fail(
-            f"{verified.op}: the rule {verified.report.rule} of {verified.report.owner}\n{told}",
+            f"{verified.op}: the rule {verified.report.rule} of {verified.report.owner}\n{message}",
             pytrace=False,
         )

@@ -1,4 +1,4 @@
-"""Sample calls for a rule: its author's, those of torch's database, or made-up ones."""
+"""Sample calls for a rule: its author's, those of torch's database, or generated ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dtensor_registry_kit.samples.other_forms import derived_calls, plain_forms,
 from dtensor_registry_kit.samples.sample import Sample, sample_of
 from dtensor_registry_kit.torch_private import OpOverload
 
-Source: TypeAlias = Literal["author", "OpInfo", "made up"]
+Source: TypeAlias = Literal["author", "OpInfo", "generated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Samples:
 
 
 def samples_for(op: OpOverload, given: Callable[[], Iterable[Any]] | None, limit: int) -> Samples:
-    """Find calls of an op: the author's, else OpInfo's, else made up from the schema.
+    """Find calls of an op: the author's, else OpInfo's, else generated from the schema.
 
     Args:
         op: the op.
@@ -64,13 +64,13 @@ def samples_for(op: OpOverload, given: Callable[[], Iterable[Any]] | None, limit
         known, note = [], str(error)
     if len(known) >= limit:
         return Samples(_most_different(known, limit), "OpInfo")
-    made = _made_up(op)
+    made = _generated(op)
     if known:
         more = _most_different(made, limit - len(known))
         return Samples((*_most_different(known, limit), *more), "OpInfo", note)
     if op.namespace in NAMESPACES and not note:
         note = "OpInfo does not know the op"
-    return Samples(_most_different(made, limit), "made up", note)
+    return Samples(_most_different(made, limit), "generated", note)
 
 
 def known_samples(op: OpOverload, limit: int, most: int) -> tuple[Sample, ...]:
@@ -98,8 +98,8 @@ def _known(op: OpOverload, most: int) -> list[Sample]:
     return known
 
 
-def _made_up(op: OpOverload) -> list[Sample]:
-    """Make up calls, of the plain form where there is one: its shapes are the same."""
+def _generated(op: OpOverload) -> list[Sample]:
+    """Generate calls, of the plain form where there is one: its shapes are the same."""
     made = generated_calls(op)
     for plain in plain_forms(op) if not made else ():
         made += derived_calls(op, generated_calls(plain))

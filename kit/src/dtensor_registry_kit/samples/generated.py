@@ -1,8 +1,8 @@
-"""Calls of an op made up from its schema: the last resort, where nobody knows better.
+"""Calls of an op generated from its schema: the last resort, where nobody knows better.
 
 Shapes are tried until the op takes them; sizes are all different, so that dims which do not
 belong together do not agree by chance. What an op takes need not be what it is meant for,
-so a report says that its samples were made up.
+so a report says that its samples were generated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dtensor_registry_kit.samples.sample import Sample, draw
 from dtensor_registry_kit.simulation.reference_run import call, outputs_of
 from dtensor_registry_kit.torch_private import OpOverload, schema_of
 
-ORIGIN = "made up from the schema"
+ORIGIN = "generated from the schema"
 
 _TRIES = 600
 """Calls that are tried of one op and palette."""

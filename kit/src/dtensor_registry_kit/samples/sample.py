@@ -139,14 +139,14 @@ def variants(sample: Sample, *, seed: int = 0, sizes: bool = True) -> Iterator[S
         yield drawn
         yield drawn.changed(_negated, "drawn values, negated", "negated")
         for dtype in (torch.float32, torch.bfloat16):
-            told = f"drawn values in {_short(dtype)}"
-            yield sample.changed(_drawn(seed + 1, dtype), told, "dtype")
+            message = f"drawn values in {_short(dtype)}"
+            yield sample.changed(_drawn(seed + 1, dtype), message, "dtype")
     else:
         drawn = sample
     if any(_holds_truth(tensor) for tensor in inputs):
         for odd, others in ((True, False), (False, True)):
-            told = f"one element {odd}, the others {others}"
-            yield drawn.changed(_odd_one(seed, odd=odd), told, "truth")
+            message = f"one element {odd}, the others {others}"
+            yield drawn.changed(_odd_one(seed, odd=odd), message, "truth")
     if sizes:
         yield from _resized(drawn, seed)
 
@@ -169,9 +169,9 @@ def odd(sample: Sample, *, seed: int = 0) -> Iterator[Sample]:
     `nan_to_num` does not; `xlogy(x, y)` does for y = 2, so plain numbers are also negated.
     """
     some = [math.nan, 0.0, 1.0, -2.0]
-    for values, told in ((some, "nan"), ([*some, math.inf, -math.inf], "nan and infinities")):
+    for values, message in ((some, "nan"), ([*some, math.inf, -math.inf], "nan and infinities")):
         among = _from_list(torch.tensor(values, dtype=torch.float64), seed)
-        yield sample.changed(among, f"{told} among them", "telling")
+        yield sample.changed(among, f"{message} among them", "telling")
     args = tuple(-value if isinstance(value, float) else value for value in sample.args)
     if any(isinstance(value, float) for value in args):
         negated = replace(sample, args=args)
@@ -209,8 +209,8 @@ def _resized(sample: Sample, seed: int) -> Iterator[Sample]:
     if all(_holds_truth(tensor) for tensor in sample.inputs):
         for new in (1, 0):
             for size in present[:4]:
-                told = f"size {size} made {new}"
-                yield sample.changed(_sized({size: new}, seed), told, "small")
+                message = f"size {size} made {new}"
+                yield sample.changed(_sized({size: new}, seed), message, "small")
 
 
 def _drawn(seed: int, dtype: torch.dtype) -> Change:
@@ -253,7 +253,7 @@ def _sized(sizes: Mapping[int, int], seed: int) -> Change:
         if is_inexact(tensor):
             return draw(shape, tensor.dtype, seed * 100 + 50 + position)
         if not tensor.numel():
-            return tensor  # there is nothing to repeat, and a made-up index may be out of range
+            return tensor  # there is nothing to repeat, and another index may be out of range
         for dim, size in enumerate(shape):
             tensor = tensor.index_select(dim, torch.arange(size) % tensor.shape[dim])
         return tensor

@@ -99,12 +99,12 @@ def _differs(
             summed = [reduce_parts(parts, first.reduce_op) for parts in zip(*groups, strict=True)]
         except (NotImplementedError, RuntimeError) as error:
             return where, Difference(f"cannot be reduced as {first}: {error}")
-        told = f"{where}, reduced over the ranks as {first},"
-        return _differs(summed, want, placements[1:], mesh[1:], limits, told)
+        message = f"{where}, reduced over the ranks as {first},"
+        return _differs(summed, want, placements[1:], mesh[1:], limits, message)
     for rank, group in enumerate(groups):
         target = chunk(want, first.tensor_dim, rank, ranks) if isinstance(first, Shard) else want
-        told = f"{where} on rank {rank}" if not where else f"{where}, {rank}"
-        found = _differs(group, target, placements[1:], mesh[1:], limits, told)
+        message = f"{where} on rank {rank}" if not where else f"{where}, {rank}"
+        found = _differs(group, target, placements[1:], mesh[1:], limits, message)
         if found is not None:
             return found
     return None

@@ -19,7 +19,7 @@ from dtensor_registry_kit.dispatching.check_installed import check_installed
 from dtensor_registry_kit.isolation import Note, Outcome, run_isolated, silent
 from dtensor_registry_kit.judging.check import ON_WHOLE, SEARCHING, check
 from dtensor_registry_kit.judging.findings import NO_ROWS, Finding, Report
-from dtensor_registry_kit.judging.judge import said
+from dtensor_registry_kit.judging.judge import describe_error
 from dtensor_registry_kit.samples.choose import Samples, samples_for
 from dtensor_registry_kit.samples.sample import Sample
 from dtensor_registry_kit.torch_private import OpOverload, takes_local_sizes
@@ -127,7 +127,7 @@ def verify_target(
         target: the rule.
         options: how much is tried.
         given: calls in place of the author's.
-        note: is told what is about to be tried.
+        note: is called with what is about to be tried.
         beneath: rules of other ops that are installed, for its gradients.
     """
     began = time.monotonic()
@@ -139,15 +139,15 @@ def verify_target(
     try:
         samples = samples_for(target.op, source, options.samples)
     except Exception as error:
-        told = f"its samples cannot be had: {said(error)}"
-        return Verified(target.name, target.plugin, report, note=told)
+        message = f"its samples cannot be had: {describe_error(error)}"
+        return Verified(target.name, target.plugin, report, note=message)
     if target.whole_calls:
         report, of_torch = _by_whole_calls(target, samples, options, note, beneath)
-        told = f"{NO_ROWS}: {target.whole_calls}"
+        message = f"{NO_ROWS}: {target.whole_calls}"
         if of_torch:
-            told += f"; left as in torch, where they are wrong too: {', '.join(of_torch)}"
+            message += f"; left as in torch, where they are wrong too: {', '.join(of_torch)}"
         seconds = time.monotonic() - began
-        return Verified(target.name, target.plugin, report, samples.source, told, seconds)
+        return Verified(target.name, target.plugin, report, samples.source, message, seconds)
     assert target.rule is not None
     report = check(
         target.op,
@@ -245,9 +245,9 @@ def more_careful(outcome: Outcome[Task, Verified]) -> Task | None:
     options = outcome.task.options
     if outcome.state != "died":
         return None
-    if SEARCHING in outcome.told and options.budget:
+    if SEARCHING in outcome.message and options.budget:
         return replace(outcome.task, options=replace(options, budget=0))
-    if ON_WHOLE in outcome.told and options.sizes:
+    if ON_WHOLE in outcome.message and options.sizes:
         return replace(outcome.task, options=replace(options, sizes=False))
     return None
 
@@ -255,10 +255,12 @@ def more_careful(outcome: Outcome[Task, Verified]) -> Task | None:
 def lost(target: Target, outcome: Outcome[Task, Verified]) -> Verified:
     """Make an outcome of a process that was lost: what it was doing is the finding."""
     died = outcome.state == "died"
-    finding = Finding("crash" if died else "untested", outcome.told)
+    finding = Finding("crash" if died else "untested", outcome.message)
     report = Report(target.name, target.owner, "", (finding,), (), int(died), 0)
     failed = outcome.state == "raised"
-    return Verified(target.name, target.plugin, report, "", outcome.told, outcome.seconds, failed)
+    return Verified(
+        target.name, target.plugin, report, "", outcome.message, outcome.seconds, failed
+    )
 
 
 def _with_dispatch(
@@ -271,13 +273,14 @@ def _with_dispatch(
 ) -> Report:
     """Add what running through DTensor shows, with this rule in force.
 
-    Gradients are other ops. A rule is charged with what goes wrong both where torch's rules
-    decide these and where everything that is installed does: a fault elsewhere is not its own.
+    Gradients are other ops. What goes wrong is counted against a rule if it does so both where
+    torch's rules decide these and where everything that is installed does: a fault elsewhere is
+    not its own.
     """
     if any(finding.kind in ("raises", "malformed") for finding in report.errors):
         return report  # the host would refuse to run it
     calls = samples.calls[: options.dispatched]
-    seen = _in_every_company(target, calls, options, note, beneath)
+    seen = _with_every_set_of_plugins(target, calls, options, note, beneath)
     return replace(
         report,
         findings=tuple(sorted((*report.findings, *seen.findings), key=lambda f: not f.is_error)),
@@ -299,7 +302,7 @@ def _by_whole_calls(
         amends torch's own says nothing of these.
     """
     more = replace(options, draws=_DRAWS_OF_WHOLE_CALLS * options.draws)
-    report = _in_every_company(target, samples.calls, more, note, beneath)
+    report = _with_every_set_of_plugins(target, samples.calls, more, note, beneath)
     report = replace(report, owner=target.owner, rule=str(target.rule or "torch's own, amended"))
     if target.rule is not None or not report.errors:
         return report, []
@@ -310,7 +313,7 @@ def _by_whole_calls(
     return replace(report, findings=findings), [found.about for found in shared]
 
 
-def _in_every_company(
+def _with_every_set_of_plugins(
     target: Target,
     calls: Sequence[Sample],
     options: Options,
