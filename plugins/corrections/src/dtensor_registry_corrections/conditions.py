@@ -108,6 +108,11 @@ def no_batch_of_right_sides(op: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return len(args[2].shape) < len(args[0].shape)
 
 
+def no_batch_to_pool(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """the input has no batch dim"""
+    return len(args[0].shape) < (5 if "3d" in str(op) else 4)
+
+
 def _dtype(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 

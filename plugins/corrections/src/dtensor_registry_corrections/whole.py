@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dtensor_registry import Counterexample, Held, SchemaInfo
 from dtensor_registry_corrections.conditions import (
     adds_up_wider,
     first_size_differs,
     no_batch_of_right_sides,
+    no_batch_to_pool,
     numbers_with_nan,
     second_size_differs,
 )
@@ -16,6 +19,26 @@ _SUM, _PRODUCT = "P(sum) <- P(sum)", "P(product) <- P(product)"
 _ROUNDED = "the dtype of the result is another: parts are rounded, or wrap around, one by one"
 _AS_INTEGERS = (("dtype", "torch.int64"),)
 _MATRICES = [[[2.0, 0.0], [0.0, 4.0]]] * 2
+_SECOND = "S(1) <- S(1), S(1)"
+_POOLS: dict[str, tuple[Any, ...]] = {
+    "aten._adaptive_avg_pool2d_backward.default": (
+        Held("float64", (1, 3, 1)),
+        Held("float64", (1, 2, 1)),
+    ),
+    "aten.max_unpool2d.default": (
+        Held("float64", (1, 2, 1)),
+        Held("int64", [[[1], [2]]]),
+        [4, 1],
+    ),
+    "aten.max_unpool3d.default": (
+        Held("float64", (1, 2, 1, 1)),
+        Held("int64", [[[[1]], [[2]]]]),
+        [4, 1, 1],
+        [2, 1, 1],
+        [0, 0, 0],
+    ),
+}
+"""Pooling ops, and a call of each without a batch dim."""
 
 WHOLE: tuple[Correction, ...] = (
     Correction(
@@ -118,5 +141,15 @@ WHOLE: tuple[Correction, ...] = (
             ),
         ),
         no_batch_of_right_sides,
+    ),
+    *(
+        Correction(
+            (op,),
+            (_SECOND,),
+            "without a batch dim the second dim is one that is pooled, not the channels",
+            (Counterexample(_SECOND, arguments, raises="unpool" in op),),
+            no_batch_to_pool,
+        )
+        for op, arguments in _POOLS.items()
     ),
 )
