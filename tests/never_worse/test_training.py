@@ -10,10 +10,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from packaging.version import Version
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn import functional
 
@@ -22,6 +23,7 @@ from tests.conftest import RunRanks
 from tests.never_worse.comparison import Comparison, Program
 
 RANKS = 2
+CLONE_KEEPS_SUMS = Version(torch.__version__).release >= (2, 14)
 
 
 def saved_and_loaded(rank: int) -> dict[str, Any]:
@@ -49,6 +51,8 @@ def saved_and_loaded(rank: int) -> dict[str, Any]:
         for _ in range(3):
             step()
         buffer = optimizer.state[net.weight]["momentum_buffer"]
+        if any(placement.is_partial() for placement in buffer.placements):
+            return {"buffer": str(buffer.placements)}
         dcp.save(states(), checkpoint_id=saved)
         step()
         after = net.weight.detach().full_tensor().tolist()
@@ -75,6 +79,9 @@ def test_the_momentum_of_a_whole_weight_is_saved_and_loaded(run_ranks: RunRanks)
         net(x).square().sum().backward()
         optimizer.step()
     for found in run_ranks(saved_and_loaded, RANKS):
+        if CLONE_KEEPS_SUMS:  # so does the momentum, and bare torch refuses to save it, too
+            assert found == {"buffer": str((Partial(),))}
+            continue
         assert found["buffer"] == str((Replicate(),))
         torch.testing.assert_close(torch.tensor(found["after"]), net.weight.detach())
         assert found["again"] == found["after"]
