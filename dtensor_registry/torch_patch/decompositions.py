@@ -14,7 +14,7 @@ from torch.distributed.tensor._op_schema import OpSchema, OpStrategy
 
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER
 from dtensor_registry.torch_runtime.compat import RULE_TABLES
-from dtensor_registry.torch_runtime.decomposition import leave_in_place
+from dtensor_registry.torch_runtime.decomposition import leave_in_place, leave_out_uneven_means
 from dtensor_registry.torch_runtime.dispatcher import propagator
 
 _CANDIDATES = "_get_candidate_placements"
@@ -24,13 +24,15 @@ _PROPAGATE = "propagate_strategy"
 
 
 def hook_in() -> None:
-    """Leave choices out that lose a write."""
+    """Leave choices out that lose a write, or average the means of uneven pieces."""
     strategy = propagator().decomp_strategy
     torchs = getattr(type(strategy), _PROPAGATE)
 
     def propagate(op_schema: OpSchema, *rest: Any) -> Any:
         found = torchs(strategy, op_schema, *rest)
-        return leave_in_place(op_schema, found) if isinstance(found, OpStrategy) else found
+        if not isinstance(found, OpStrategy):
+            return found
+        return leave_in_place(op_schema, leave_out_uneven_means(op_schema, found))
 
     setattr(strategy, _PROPAGATE, propagate)
 

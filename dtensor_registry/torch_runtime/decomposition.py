@@ -1,13 +1,14 @@
 """What torch's decomposition of an op allows for a call.
 
 torch takes the cheapest of its choices, also one that moves what the op writes to, whose write is
-lost then, or a tensor passed by keyword, which its dispatch never moves. Such choices are left out.
+lost then, or a tensor passed by keyword, which its dispatch never moves, or that averages the means
+of uneven pieces. Such choices are left out.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dtensor_registry.errors import MovedArgumentError
 from dtensor_registry.placements import show_choice
 from dtensor_registry.planner import Candidate, objection
+from dtensor_registry.rules import PlacedTensor
 from dtensor_registry.torch_runtime.call import Call, tensor_specs, ties
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
 from dtensor_registry.torch_runtime.dispatcher import propagator
@@ -95,6 +97,38 @@ def leave_in_place(op_schema: OpSchema, found: OpStrategy) -> OpStrategy:
         name, explain = declared[at][0], command_for(op_schema)
         raise MovedArgumentError(str(op), name, placed, is_written, explain)
     return OpStrategy(kept)
+
+
+def leave_out_uneven_means(op_schema: OpSchema, found: OpStrategy) -> OpStrategy:
+    """Leave choices out by which each rank takes the mean of a piece, where pieces are uneven.
+
+    torch follows placements through the op's parts on a mesh of one rank, which cuts nothing: that
+    a mean of pieces is an average of the ranks' means holds only for pieces of one size.
+    """
+    mesh = tuple(found.mesh.shape)
+
+    def is_right(choice: OpSpec) -> bool:
+        averaged = {
+            mesh_dim
+            for output in _outputs(choice)
+            for mesh_dim, placement in enumerate(output.placements if output else ())
+            if placement.is_partial("avg")
+        }
+        return not any(
+            averaged.intersection(tensor.cuts(dim)) and len(tensor.piece_sizes(dim)) > 1
+            for tensor in _placed(choice, mesh)
+            for dim in range(len(tensor.shape))
+        )
+
+    # To replicate all is always a choice, unless an `out=` argument is elsewhere.
+    return OpStrategy([choice for choice in found.strategies if is_right(choice)])
+
+
+def _placed(choice: OpSpec, mesh: tuple[int, ...]) -> Iterator[PlacedTensor]:
+    for spec in choice.input_specs or ():
+        if spec.tensor_meta is not None:
+            placements = placements_from_torch(spec.placements)
+            yield PlacedTensor(tuple(spec.shape), spec.tensor_meta.dtype, placements, mesh)
 
 
 def _outputs(choice: OpSpec) -> Sequence[DTensorSpec | None]:

@@ -141,3 +141,37 @@ def test_a_write_that_a_decomposition_would_lose_is_refused_by_name(
     found = compare(2).outcomes({name: program}, *zip(tensors, placements, strict=True))
     assert found[name].error.startswith(f"MovedArgumentError: aten.{name}.")
     assert "no choice that leaves 'self' where it is" in found[name].error
+
+
+MEANS: dict[str, tuple[Program, tuple[str, ...]]] = {
+    "l1_loss": (lambda x, y, _: torch.ops.aten.l1_loss.default(x, y), ("S(0)", "S(0)", "R")),
+    "triplet_margin_loss": (
+        lambda x, y, _: torch.ops.aten.triplet_margin_loss.default(x, y, y.flip(1)),
+        ("S(0)", "S(0)", "R"),
+    ),
+    "soft_margin_loss.out": (
+        lambda x, y, out: torch.ops.aten.soft_margin_loss.out(x, y, out=out),
+        ("S(0)", "S(0)", "P(avg)"),
+    ),
+}
+"""Means that torch decides by a decomposition."""
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")  # inside
+@pytest.mark.parametrize("size", [5, 6])
+@pytest.mark.parametrize("name", MEANS)
+def test_the_means_of_uneven_pieces_are_not_averaged(
+    compare: Callable[..., Comparison], name: str, size: int
+) -> None:
+    program, placements = MEANS[name]
+    tensors = (torch.randn(size, 3), torch.randn(size, 3), torch.zeros(()))
+
+    def whole_op(*given: Any) -> Any:
+        with torch.inference_mode():
+            return program(*given)
+
+    placed = zip(tensors, placements, strict=True)
+    found = compare(2).assert_none_worse({name: whole_op}, *placed)
+    if found[name].error:
+        assert (name, size) == ("soft_margin_loss.out", 5)
+        assert "no choice that leaves 'out' where it is, (Partial(avg),)" in found[name].error

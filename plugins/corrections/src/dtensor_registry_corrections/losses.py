@@ -40,6 +40,11 @@ BACKWARD = {
     "aten.mse_loss_backward.default": 3,
     "aten.smooth_l1_loss_backward.default": 3,
     "aten.soft_margin_loss_backward.default": 3,
+    "aten.binary_cross_entropy_backward.grad_input": 4,
+    "aten.huber_loss_backward.out": 3,
+    "aten.mse_loss_backward.grad_input": 3,
+    "aten.smooth_l1_loss_backward.grad_input": 3,
+    "aten.soft_margin_loss_backward.grad_input": 3,
 }
 """Their gradients, likewise."""
 
@@ -111,6 +116,15 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
 }
 """What follows the tensors of a call that is a mean."""
 
+
+def _shows_gradient(op: str) -> Counterexample:
+    functional, _, form = op.rpartition(".")  # huber_loss_backward.out has a `grad_input`, too
+    arguments = (_UPSTREAM, _PARTS, _GOALS, *_OPTIONS[f"{functional}.default"])
+    if form == "default":
+        return Counterexample(f"R, {_CUT}", arguments, op=op)
+    return Counterexample(f"R, {_CUT}, S(0)", arguments, (("grad_input", _PARTS),), op=op)
+
+
 MEANS: tuple[SingleDimStrategy, ...] = (
     SingleDimStrategy(
         list(FORWARD),
@@ -120,9 +134,6 @@ MEANS: tuple[SingleDimStrategy, ...] = (
     SingleDimStrategy(
         list(BACKWARD),
         amended(gradient_of_pieces, because="each rank divides by the elements of its own piece"),
-        shows=tuple(
-            Counterexample(f"R, {_CUT}", (_UPSTREAM, _PARTS, _GOALS, *_OPTIONS[op]), op=op)
-            for op in BACKWARD
-        ),
+        shows=tuple(map(_shows_gradient, BACKWARD)),
     ),
 )
