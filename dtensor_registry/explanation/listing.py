@@ -68,7 +68,7 @@ def _waits(decision: Decision, error: Exception | None) -> bool:
     """Say whether the shapes of a call's outputs are not known beforehand."""
     if error is not None:
         return waits_for_shapes(error)
-    return decision.executed and decision.outputs is None
+    return decision.planned is not None and decision.planned[1] is None
 
 
 def _of_rows(decision: Decision, call: Call) -> Listing:

@@ -19,13 +19,16 @@ from torch.distributed.tensor._sharding_prop import LocalLRUCache
 
 from dtensor_registry.torch_runtime import rule_epoch
 from dtensor_registry.torch_runtime.amended import AmendedTorch
-from dtensor_registry.torch_runtime.decision import Deciding, Decision, Owner, answered, report
+from dtensor_registry.torch_runtime.decision import Deciding, Decision, Owner, report
 from dtensor_registry.torch_runtime.dispatcher import propagator
 from dtensor_registry.torch_runtime.moved_views import mark_answer, plain_schema
 from dtensor_registry.torch_runtime.row_cache import forget_rows
 from dtensor_registry.torch_runtime.shard_order import refuse_own_order
 
 _find_fallback: Callable[[OpSchema], bool] | None = None
+
+_owners: dict[tuple[OpOverload, int], Owner] = {}
+"""Who decides an op, by the epoch of rules."""
 
 _MOVING = OpDispatcher._dispatch_get_local_results_slow_path.__code__
 """Code that moves data and runs an op, in a dispatch whose first read has been."""
@@ -116,7 +119,10 @@ def hook_in(
     def propagate_op_sharding_non_cached(op_schema: OpSchema) -> OutputSharding:
         # Another thread may change rules while the answer is made: it is of the time before.
         asked = rule_epoch.current()
-        with Deciding(op_schema, owner=find_owner(op_schema.op)) as deciding:
+        owner = _owners.get((op_schema.op, asked))
+        if owner is None:
+            owner = _owners[op_schema.op, asked] = find_owner(op_schema.op)
+        with Deciding(op_schema, owner=owner) as deciding:
             refuse_own_order(op_schema.op, op_schema.args_spec)
             question = plain_schema(op_schema)
             amended = find_amended(op_schema.op)
@@ -125,7 +131,7 @@ def hook_in(
             else:
                 answer = amended.answer(question, lambda schema: ask(prop, schema))
             answer = mark_answer(op_schema, answer)
-        decision = answered(deciding.decision, answer)
+        decision = deciding.made(answer=answer)
         report(decision)
         return FreshSharding(op_schema, answer, asked, decision)
 
@@ -149,6 +155,7 @@ def renew(in_dispatch: bool) -> None:
     """
     rule_epoch.advance()
     forget_rows()
+    _owners.clear()
     prop = propagator()
     # A new object drops the entries of all threads; cache_clear() would drop only ours.
     prop.propagate_op_sharding = LocalLRUCache(prop.propagate_op_sharding_non_cached)

@@ -22,7 +22,7 @@ from dtensor_registry.torch_patch.override_stack import LOAN
 from dtensor_registry.torch_patch.table_patcher import HANDLERS, LEDGER, has_rule
 from dtensor_registry.torch_runtime.collectives import bytes_put_in, collective
 from dtensor_registry.torch_runtime.conversion import placements_from_torch
-from dtensor_registry.torch_runtime.decision import Decision, Kind, answered, recording
+from dtensor_registry.torch_runtime.decision import Decision, Kind, recording
 from dtensor_registry.torch_runtime.dispatcher import dispatcher, propagator
 from dtensor_registry.torch_runtime.execute import waits_for_shapes
 from dtensor_registry.torch_runtime.source_lines import Lines
@@ -133,6 +133,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._stand_in = stand_in
         self._running: list[_Running] = []
         self._passing = False
+        self._known: dict[OpSchema, Decision] = {}
 
     @property
     def is_inside_op(self) -> bool:
@@ -161,8 +162,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._passing = True
             with self, recording(mine.note):
                 out = func(*args, **kwargs)
-            if mine.run.decision is None and question is not None:
-                mine.run.decision = _cached(question)
+            if question is not None:
+                self._remember(mine.run, question)
         except (NotImplementedError, RuntimeError) as error:
             if self._stand_in is None or mine.restarted or not _lacks_rule(func, error):
                 raise
@@ -195,6 +196,14 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for receive in self.receivers:
             receive(run)
 
+    def _remember(self, run: OpRun, question: OpSchema) -> None:
+        """Find the decision of a call whose answer torch's C++ had in its cache."""
+        if run.decision is None:
+            known = self._known.get(question)
+            run.decision = _asked_again(question) if known is None else known
+        if run.decision is not None:
+            self._known[question] = run.decision
+
     def _count_collective(self, func: Any, args: tuple[Any, ...]) -> None:
         name = collective(func)
         if name is None:
@@ -220,20 +229,24 @@ def _question(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return None
     try:
         schema: OpSchema = dispatcher().unwrap_to_op_info(op, args, kwargs).schema
-    except (NotImplementedError, RuntimeError):
-        return None  # the op itself says so
+        hash(schema)
+    except (NotImplementedError, RuntimeError, TypeError):
+        return None  # the op itself says so; what cannot be hashed is in no cache
     return schema
 
 
-def _cached(question: OpSchema) -> Decision | None:
-    """Find what was decided of a call whose answer torch's C++ had in its cache."""
+def _asked_again(question: OpSchema) -> Decision | None:
+    """Ask torch's propagator about a call that was decided before it was watched.
+
+    What torch's C++ has in its cache cannot be read.
+    """
     try:
         answer = propagator().propagate_op_sharding(question)
     except (NotImplementedError, RuntimeError):
         return None  # without the host: torch took the op into parts
     if isinstance(answer, FreshSharding):
         return answer.decision
-    return answered(Decision(question, owner=LOAN.owner(question.op)), answer)
+    return Decision(question, owner=LOAN.owner(question.op), answer=answer)
 
 
 def _show(placements: list[str]) -> str:

@@ -8,7 +8,7 @@ own rules too where an installation adopts them. Everything else goes on to torc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -152,42 +152,47 @@ def decide(
         raise NotImplementedError(
             f"Operator {op_schema.op} does not have a sharding strategy registered."
         )
-    decision = Decision(op_schema, op_schema, rule=rule)
+    call: Call | str | None = None
+    passed_over = ""
     try:
         call = read_call(rule, op_schema, specs, output_meta, executing)
         if isinstance(call, str):
             if isinstance(rule, TorchRule):
                 return None
             raise RuleError(str(op_schema.op), rule.origin.plugin, str(rule.origin), call)
-        decision = replace(decision, call=call)
+        choices: Sequence[Candidate] = ()
         if any(len(sources) > 1 for sources in call.specs):
-            valid = candidates(call.problem, pricer(call.mesh, call.specs))
-            if valid:
-                return _reported(replace(decision, choices=tuple(valid)))
-        best = _cheapest(call)
+            choices = candidates(call.problem, pricer(call.mesh, call.specs))
+        best = None if choices else _cheapest(call)
         if isinstance(rule, TorchRule):
-            return None if best is None else _reported(replace(decision, choices=(best,)))
-        if best is not None and fails_on_empty(call, op_schema, best, rule.local_arguments):
-            # One rank would raise while the others wait for it: such pieces are not offered.
-            call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
-            decision = replace(decision, call=call)
-            best = _cheapest(call)
-        try:
-            if best is None or _impossible_moves(call, best):
-                raise _no_valid_row(call, op_schema, rule)
-            _refuse_choice(call, op_schema, best, rule)
-        except (NoValidRowError, RandomOpError, RuleError) as refused:
-            if not rule.decomposes:
-                raise
-            decision = replace(decision, passed_over=str(refused).partition("\n")[0])
-            best = _through_decomposition(call, op_schema, output_meta, rule, refused)
-        return _reported(replace(decision, choices=(best,)))
+            if not choices and best is None:
+                return None
+        elif not choices:
+            if best is not None and fails_on_empty(call, op_schema, best, rule.local_arguments):
+                # One rank would raise while the others wait for it: such pieces are not offered.
+                call = replace(call, problem=replace(call.problem, every_rank_has_some=True))
+                best = _cheapest(call)
+            try:
+                if best is None or _impossible_moves(call, best):
+                    raise _no_valid_row(call, op_schema, rule)
+                _refuse_choice(call, op_schema, best, rule)
+            except (NoValidRowError, RandomOpError, RuleError) as refused:
+                if not rule.decomposes:
+                    raise
+                passed_over = str(refused).partition("\n")[0]
+                best = _through_decomposition(call, op_schema, output_meta, rule, refused)
     except Exception as error:
-        report(replace(decision, error=error))
+        known = call if isinstance(call, Call) else None
+        report(
+            Decision(
+                op_schema, op_schema, rule=rule, call=known, passed_over=passed_over, error=error
+            )
+        )
         raise
-
-
-def _reported(decision: Decision) -> Decision:
+    chosen = tuple(choices) if best is None else (best,)
+    decision = Decision(
+        op_schema, op_schema, rule=rule, call=call, choices=chosen, passed_over=passed_over
+    )
     report(decision)
     return decision
 

@@ -77,8 +77,9 @@ class Decision:
             were not.
         elements: how many elements of lists were decided each by itself; `call` is the first.
         executed: whether the host runs the op itself.
-        wanted: where each tensor goes; None if nothing was decided.
-        outputs: one entry per return, as torch writes them; None if no shape is known beforehand.
+        answer: what torch's propagator answered, if it was asked and did.
+        planned: for an op that the host runs itself, where each tensor goes, and one entry per
+            return, or None as a whole where no shape is known beforehand.
         error: what was raised, or None.
     """
 
@@ -91,14 +92,24 @@ class Decision:
     passed_over: str = ""
     elements: int = 0
     executed: bool = False
-    wanted: Specs | None = None
-    outputs: Any = None
+    answer: OutputSharding | None = None
+    planned: tuple[Specs, Any] | None = None
     error: Exception | None = None
 
     @property
     def inputs(self) -> Specs:
         """The tensors of the call as they came."""
         return specs_in(self.schema)
+
+    @property
+    def wanted(self) -> Specs | None:
+        """Where each tensor goes; None if nothing was decided."""
+        if self.planned is not None:
+            return self.planned[0]
+        if self.answer is None:
+            return None
+        moved = self.answer.redistribute_schema if self.answer.needs_redistribute else None
+        return self.inputs if moved is None else specs_in(moved)
 
     @property
     def decider(self) -> Decider | None:
@@ -110,12 +121,6 @@ class Decision:
         if isinstance(self.rule, TorchRule):
             return "torch rule"
         return None if self.owner is None else self.owner.decider
-
-
-def answered(decision: Decision, answer: OutputSharding) -> Decision:
-    """Write down what torch's propagator answered."""
-    wanted = answer.redistribute_schema if answer.needs_redistribute else decision.schema
-    return replace(decision, wanted=specs_in(wanted), outputs=answer.output_spec)
 
 
 def specs_in(schema: OpSchema | None) -> Specs:
@@ -156,18 +161,15 @@ def recording(receive: Receiver) -> Iterator[None]:
 
 
 class Deciding:
-    """A call that is being decided.
+    """A call that is being decided; an error is reported as what became of it.
 
     What is decided of the op's parts on the way, to follow its decomposition, is not reported.
-
-    Attributes:
-        decision: what is known of it so far.
     """
 
     def __init__(self, schema: OpSchema, **known: Any) -> None:
-        self.decision = Decision(schema, **known)
         self._schema = schema
         self._known = known
+        self._latest: Decision | None = None
 
     def __enter__(self) -> Deciding:
         self._token = _receiver.set(self._note)
@@ -176,9 +178,13 @@ class Deciding:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         _receiver.reset(self._token)
         if isinstance(error, Exception):
-            self.decision = replace(self.decision, error=error)
-            report(self.decision)
+            report(self.made(error=error))
+
+    def made(self, **known: Any) -> Decision:
+        """Give what was decided, with what else is known of it now."""
+        known = {"schema": self._schema, **self._known, **known}
+        return Decision(**known) if self._latest is None else replace(self._latest, **known)
 
     def _note(self, decision: Decision) -> None:
         if decision.schema.op is self._schema.op:
-            self.decision = replace(decision, schema=self._schema, **self._known)
+            self._latest = decision

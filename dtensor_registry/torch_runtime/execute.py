@@ -125,7 +125,7 @@ class Executor:
         known = {"rule": self.rule, "owner": owner_of_rule(self.rule), "executed": True}
         with Deciding(schema, **known) as deciding:
             plan = self._decided_plan(schema)
-        decision = replace(deciding.decision, wanted=plan.inputs, outputs=plan.outputs, error=None)
+        decision = deciding.made(planned=(plan.inputs, plan.outputs), error=None)
         return replace(plan, decision=decision)
 
     def _decided_plan(self, schema: Any) -> Plan:
