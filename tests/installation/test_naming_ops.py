@@ -13,6 +13,7 @@ import dtensor_registry as dr
 from dtensor_registry.discovery import PluginWarning
 from dtensor_registry.errors import InvalidContributionError, SettingsError
 from dtensor_registry.torch_patch.catalog import TorchCatalog
+from dtensor_registry.torch_runtime.dispatcher import propagator
 
 
 @torch.library.custom_op("trunk_names::f", mutates_args=())
@@ -120,10 +121,20 @@ def test_a_registration_under_settings_that_cannot_be_used_is_a_settings_error(
         pass
 
 
-@pytest.mark.parametrize("op", [torch.ops.aten.relu, "aten.relu.default", f])
-def test_a_pack_takes_ops_as_strategies_do(op: Any) -> None:
+@pytest.mark.parametrize(
+    ("op", "overload"),
+    [
+        (torch.ops.aten.relu, torch.ops.aten.relu.default),
+        ("aten.relu.default", torch.ops.aten.relu.default),
+        (f, torch.ops.trunk_names.f.default),
+    ],
+)
+def test_a_pack_takes_ops_as_strategies_do(op: Any, overload: torch._ops.OpOverload) -> None:
+    rules = propagator().op_strategy_funcs
+    before = rules.get(overload)
     with dr.implicit_strategy_context([dr.OpStrategyPack(op)]):
-        pass
+        assert rules[overload] is dr.replicate_op_strategy
+    assert rules.get(overload) is before
 
 
 @pytest.mark.parametrize(
