@@ -18,6 +18,7 @@ from dtensor_registry_corrections.losses import MEANS
 from dtensor_registry_corrections.operators import OPERATORS
 from dtensor_registry_corrections.reductions import REDUCTIONS
 from dtensor_registry_corrections.rows import WITHOUT_WRONG_ROWS
+from dtensor_registry_corrections.tolerances import KEYWORDS
 from dtensor_registry_corrections.views import VIEWS
 
 STRATEGIES: tuple[SingleDimStrategy, ...] = (
@@ -25,6 +26,7 @@ STRATEGIES: tuple[SingleDimStrategy, ...] = (
     *CONVOLUTIONS,
     *FILLS,
     *INDEXING,
+    *KEYWORDS,
     *MEANS,
     *OPERATORS,
     *REDUCTIONS,
