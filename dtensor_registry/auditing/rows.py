@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import PlainSerializer
 
 from dtensor_registry.rules.strategy import SourceLine
 from dtensor_registry.torch_runtime.decision import Kind
@@ -13,6 +16,10 @@ KINDS: tuple[Kind, ...] = ("none", "fallback", "plugin", "decomposition", "torch
 """All kinds; ops that need a rule come first."""
 
 COLUMNS = ("op", "calls", "decided by", "moved", "collectives", "bytes", "line")
+
+
+def _shown(line: SourceLine | None) -> str:
+    return str(line or "?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +33,13 @@ class LineRow:
         bytes: bytes that this rank put into collectives for them.
     """
 
-    line: SourceLine | None
+    line: Annotated[SourceLine | None, PlainSerializer(_shown, return_type=str)]
     backward: bool
     calls: int
     bytes: int
 
     def __str__(self) -> str:
-        return f"{self.line or '?'}{' (backward)' if self.backward else ''}"
+        return f"{_shown(self.line)}{' (backward)' if self.backward else ''}"
 
 
 @dataclass(frozen=True, slots=True)

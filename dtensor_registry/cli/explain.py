@@ -61,7 +61,8 @@ def _run(arguments: argparse.Namespace) -> int:
         print_error(error)
         return USAGE
     if arguments.html is not None:
-        from dtensor_registry.cli.pages import explanation_page, write_page
+        from dtensor_registry.explanation.page import explanation_page
+        from dtensor_registry.pages import write_page
 
         write_page(arguments.html, explanation_page(explanation))
     if arguments.json:

@@ -11,9 +11,10 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
+from dtensor_registry.auditing import AuditReport
 from dtensor_registry.cli import main
-from dtensor_registry.cli.audit import AuditReport
 from dtensor_registry.torch_patch.override_stack import LOAN
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "audit.schema.json"
@@ -167,12 +168,11 @@ def test_a_program_may_exit_and_its_code_counts(run: Run, exits: str, code: int)
 
 def test_json_is_what_the_published_schema_says(run: Run) -> None:
     published = json.loads(SCHEMA.read_text("utf-8"))
-    assert published == AuditReport.model_json_schema(mode="serialization"), (
+    assert published == TypeAdapter(AuditReport).json_schema(mode="serialization"), (
         "python -m tests.audit.write_schemas"
     )
     code, out, _ = run(UNRULED, "--json")
     report = json.loads(out)
-    AuditReport.model_validate(report, strict=False)
     assert set(report) == set(published["required"])
     assert code == 1
     assert {**report, "ops": report["ops"][:2]} == {

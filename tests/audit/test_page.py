@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.cli.audit import AuditedLine, AuditedOp, AuditReport, page
+from dtensor_registry.auditing import AuditReport, AuditRow, LineRow
+from dtensor_registry.auditing.page import audit_page
+from dtensor_registry.rules.strategy import SourceLine
 
 CHROMIUM = shutil.which("chromium")
 
 
-def op(name: str, kind: str, size: int) -> AuditedOp:
-    return AuditedOp(
+def op(name: str, kind: str, size: int) -> AuditRow:
+    return AuditRow(
         op=name,
         calls=1,
         kind=kind,
@@ -26,7 +28,7 @@ def op(name: str, kind: str, size: int) -> AuditedOp:
         moved={"S(0) -> R": 1},
         collectives={"all_gather": 1},
         bytes=size,
-        lines=(AuditedLine(line="train.py:1", backward=True, calls=1, bytes=size),),
+        lines=(LineRow(SourceLine("train.py", 1), backward=True, calls=1, bytes=size),),
         reason="nobody has a rule" if kind == "none" else "",
     )
 
@@ -58,7 +60,7 @@ document.title = JSON.stringify({
 
 def test_what_a_plugin_calls_itself_is_shown_and_not_obeyed() -> None:
     pytest.importorskip("jinja2")
-    text = page(REPORT)
+    text = audit_page(REPORT)
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "2 times the program read a value" in text
@@ -70,7 +72,7 @@ def test_what_a_plugin_calls_itself_is_shown_and_not_obeyed() -> None:
 def test_a_click_on_a_heading_sorts_the_table(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     file = tmp_path / "audit.html"
-    file.write_text(page(REPORT).replace("</body>", f"{CHECK}</body>"), "utf-8")
+    file.write_text(audit_page(REPORT).replace("</body>", f"{CHECK}</body>"), "utf-8")
     done = subprocess.run(
         [
             str(CHROMIUM),

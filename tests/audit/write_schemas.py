@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from dtensor_registry.cli.audit import AuditReport
+from dtensor_registry.auditing import AuditReport
 from dtensor_registry.cli.diff import DiffReport
 from dtensor_registry.lock import Lock
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from dtensor_registry.cli.pages import explanation_page, render
-from dtensor_registry.cli.pages.mesh import draw
 from dtensor_registry.errors import MissingPackageError
 from dtensor_registry.explanation import Explanation, ExplanationReport
+from dtensor_registry.explanation.drawing import draw
+from dtensor_registry.explanation.page import explanation_page
+from dtensor_registry.pages import render
 from tests.explain.pages import Element, browser, look, read_page
 
 CALLS = {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtensor_registry.cli.pages.mesh import draw
-from dtensor_registry.cli.pages.render import render
 from dtensor_registry.explanation import Choice, Explanation
+from dtensor_registry.explanation.drawing import draw
 from dtensor_registry.explanation.text import (
     names_of,
     show_cost,
@@ -16,6 +15,7 @@ from dtensor_registry.explanation.text import (
     show_step,
     show_tensor,
 )
+from dtensor_registry.pages import render
 from dtensor_registry.placements import show_choice
 
 
