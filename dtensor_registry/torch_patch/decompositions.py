@@ -58,8 +58,18 @@ def sort_candidates(wanted: bool) -> None:
 
 
 def is_decomposed(op: OpOverload) -> bool:
-    """Say whether torch takes an op apart where it has no rule for it."""
-    return bool(propagator().decomp_strategy.has_decomp(op))
+    """Say whether torch takes an op apart where it has no rule for it.
+
+    >>> import torch
+    >>> is_decomposed(torch.ops.aten.exp.Scalar)  # TorchScript's alone: it is never dispatched
+    False
+    """
+    try:
+        return bool(propagator().decomp_strategy.has_decomp(op))
+    except RuntimeError as error:
+        if "does not exist" not in str(error):
+            raise
+        return False
 
 
 def is_only_decomposed(op: OpOverload) -> bool:

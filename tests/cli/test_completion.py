@@ -35,7 +35,7 @@ def test_the_script_of_a_shell_names_every_command(shell: str, capsys: Any) -> N
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        (["d"], ["diff", "doctor"]),
+        (["d"], ["derive", "diff", "doctor"]),
         (["ver"], ["verify"]),
         (["plugins", "--l"], ["--load"]),
         (["lock", "comp"], ["completion.sh"]),
