@@ -12,9 +12,6 @@ LEFT_TO_TORCH = {
         "aten.fmax.default": "judged by pieces alone, the gradient of a pending extreme is another",
         "aten.fmin.default": "judged by pieces alone, the gradient of a pending extreme is another",
     },
-    "test_dtensor_gives_the_result_of_the_whole_run": {
-        "aten.view.dtype": "it reads the bits of a sum, whose last one follows the order of terms",
-    },
     "test_the_rule_shards_where_it_could_and_repeats_no_row": {
         "aten.linalg_ldl_solve.default": "torch has no row for right-hand sides without a batch",
     },
