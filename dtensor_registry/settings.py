@@ -134,7 +134,7 @@ class LinkSettings(BaseModel):
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="GB/s (2**30 bytes, as torch counts) between neighbours.",
+        description="GiB/s (2**30 bytes per second) between neighbours.",
     )
     latency: float | None = Field(
         default=None, ge=0, allow_inf_nan=False, description="Microseconds for each hop."

@@ -27,7 +27,7 @@ class Rate(NamedTuple):
     Attributes:
         collective: the communication.
         size: ranks on the mesh dim.
-        bandwidth: GB/s on the mesh dim.
+        bandwidth: GiB/s on the mesh dim.
         latency: microseconds, whatever the bytes.
         hops: how often a piece is passed on around the ring.
         penalty: microseconds on top.
@@ -67,7 +67,7 @@ def rate(collective: Collective, size: int, bandwidth: float, latency: float) ->
     Args:
         collective: the communication, or a local or impossible step.
         size: ranks on the mesh dim.
-        bandwidth: GB/s.
+        bandwidth: GiB/s.
         latency: microseconds for each hop.
 
     >>> rate("allreduce", 4, 100.0, 1.0).microseconds(0.0)

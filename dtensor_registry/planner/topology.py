@@ -21,7 +21,7 @@ class Topology:
 
     Attributes:
         mesh_shape: ranks on each mesh dim.
-        bandwidth: GB/s (2**30 bytes, as torch counts) between neighbours on each mesh dim.
+        bandwidth: GiB/s (2**30 bytes per second) between neighbours on each mesh dim.
         latency: microseconds for each hop on each mesh dim.
 
     Raises:
@@ -47,9 +47,9 @@ class Topology:
         ):
             if size < 1 or not bandwidth > 0 or not latency >= 0:
                 raise SettingsError(
-                    f"mesh dim {mesh_dim} of a topology has size {size}, bandwidth {bandwidth} GB/s"
-                    f" and latency {latency} us; a size is at least 1, a bandwidth above 0, and a"
-                    " latency 0 or more"
+                    f"mesh dim {mesh_dim} of a topology has size {size}, bandwidth {bandwidth}"
+                    f" GiB/s and latency {latency} us; a size is at least 1, a bandwidth above 0,"
+                    " and a latency 0 or more"
                 )
 
     @property

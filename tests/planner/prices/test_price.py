@@ -70,9 +70,9 @@ def test_an_inner_mesh_dim_is_inside_the_host_as_long_as_it_fits() -> None:
     ("bandwidth", "latency", "message"),
     [
         ((1.0,), (1.0, 1.0), "a topology of 2 mesh dims has 1 bandwidths and 2 latencies"),
-        ((1.0, 0.0), (1.0, 1.0), "mesh dim 1 of a topology has size 4, bandwidth 0.0 GB/s"),
-        ((1.0, math.nan), (1.0, 1.0), "mesh dim 1 of a topology has size 4, bandwidth nan GB/s"),
-        ((1.0, 1.0), (-1.0, 1.0), "mesh dim 0 of a topology has size 2, bandwidth 1.0 GB/s"),
+        ((1.0, 0.0), (1.0, 1.0), "mesh dim 1 of a topology has size 4, bandwidth 0.0 GiB/s"),
+        ((1.0, math.nan), (1.0, 1.0), "mesh dim 1 of a topology has size 4, bandwidth nan GiB/s"),
+        ((1.0, 1.0), (-1.0, 1.0), "mesh dim 0 of a topology has size 2, bandwidth 1.0 GiB/s"),
     ],
 )
 def test_a_topology_that_prices_nothing_is_refused(

@@ -73,6 +73,11 @@ def check_installed(
     Raises:
         InstallError: if this process is part of a process group.
         TypeError: if a sample is no pair of arguments and keyword arguments.
+
+    >>> import torch
+    >>> x = torch.tensor([[1.0, -2.0], [3.0, 0.5]])
+    >>> check_installed(torch.ops.aten.mul.Tensor, [((x, x), {})], [(2,)]).is_trusted
+    True
     """
     reason = "no sample runs"
     calls = []

@@ -133,6 +133,17 @@ def judge(
     """Say whether rows, one per mesh dim, are right for a call; see `check_row`.
 
     With None for `allow_empty` no rank may hold nothing of an input.
+
+    >>> import torch
+    >>> from dtensor_registry import Partial, ShardingPlaceholder
+    >>> from dtensor_registry_kit import run_reference
+    >>> x = torch.tensor([[1.0, -2.0], [3.0, 0.5]])
+    >>> cut_rows, cut_columns = [ShardingPlaceholder(0)] * 3, [ShardingPlaceholder(1)] * 3
+    >>> whole = run_reference(torch.ops.aten.mul.Tensor, (x, x))
+    >>> print(judge(whole, [cut_rows, cut_columns], (2, 2)))
+    sound: S(0) <- S(0), S(0) and S(1) <- S(1), S(1) on 2x2 ranks
+    >>> judge(whole, [[Partial()] * 3], (2,)).outcome
+    'unsound'
     """
     shown = tuple(show_row(row, len(whole.inputs)) for row in rows)
     layout = layout_of(whole, rows)

@@ -126,6 +126,11 @@ def run_reference(
     Raises:
         NotImplementedError: for tensors that are not plain: sparse, quantised, on `meta`.
         Exception: whatever the op raises.
+
+    >>> import torch
+    >>> whole = run_reference(torch.ops.aten.mul.Tensor, (torch.ones(2), torch.ones(2)))
+    >>> whole.outputs
+    (tensor([1., 1.]),)
     """
     kwargs = dict(kwargs or {})
     inputs = tuple(tensor.detach() for tensor in tensor_inputs(args, kwargs))

@@ -195,6 +195,10 @@ def verify(
 
     Raises:
         SettingsError: for a pattern that names nothing.
+
+    >>> targets, outcomes = verify(Settings(allowed=()), ["torch:aten.neg.default"])
+    >>> [target.name for target in targets]  # they run when `outcomes` is read
+    ['aten.neg.default']
     """
     targets = find_targets(settings, patterns)
     found = samples or {}
