@@ -25,7 +25,7 @@ from dtensor_registry import (
 
 def filled_sum(call: PlacedCall) -> Compute | Refuse | None:
     """Fill each rank's part of a pending sum with its share of the value."""
-    tensor = call.tensors["self"]
+    tensor = call.tensors.get("out", call.tensors["self"])
     ranks = tensor.ranks(*(set(tensor.partials()) - set(tensor.partials("sum"))))
     if ranks == 1:
         return None
@@ -39,7 +39,7 @@ def filled_sum(call: PlacedCall) -> Compute | Refuse | None:
 
 
 def _fill_shares(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    target, value = args
+    target, value = kwargs.get("out", args[0]), args[1]
     sizes = zip(target.placements, target.device_mesh.shape, strict=True)
     ranks = prod(size for placement, size in sizes if placement == Partial("sum"))
     with torch.no_grad():
@@ -51,12 +51,21 @@ def _fill_shares(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 FILLS: tuple[SingleDimStrategy, ...] = (
     SingleDimStrategy(
-        "aten.fill_.Scalar",
+        ["aten.fill_.Scalar", "aten.fill.Scalar_out"],
         amended(filled_sum, because="each rank's part of a pending sum takes the whole value"),
         # What is decided for other tensors does not depend on the value; fills of sums are not
         # cached. So a value that changes in each step costs no new decision.
         schema_info=SchemaInfo(static_argnum=2),
-        shows=(Counterexample("P(sum)", (Held("float64", 1.0), 8)),),
+        shows=(
+            Counterexample("P(sum)", (Held("float64", 1.0), 8), op="aten.fill_.Scalar"),
+            Counterexample(
+                "P(sum), P(sum)",
+                (Held("float64", 1.0), 8),
+                (("out", Held("float64", 1.0)),),
+                op="aten.fill.Scalar_out",
+                since="2.14.1",
+            ),
+        ),
     ),
 )
 """A fill that is right on every placement."""
