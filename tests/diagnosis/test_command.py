@@ -98,7 +98,7 @@ ModuleNotFoundError: No module named 'no_such_module'
 def test_json_is_what_the_published_schema_says(run: Run) -> None:
     published = json.loads((DOCS / "doctor.schema.json").read_text("utf-8"))
     assert published == TypeAdapter(DoctorReport).json_schema(mode="serialization"), (
-        "python -m tests.doctor.write_schemas"
+        "python -m tests.diagnosis.write_schemas"
     )
     code, out, _ = run("--json")
     report = json.loads(out)

@@ -64,7 +64,7 @@ def test_plain_output_says_what_was_made_and_how_to_check_it(capsys: Any) -> Non
 def test_json_is_what_the_published_schema_says(capsys: Any) -> None:
     published = json.loads(SCHEMA.read_text("utf-8"))
     assert published == NewReport.model_json_schema(mode="serialization"), (
-        "python -m tests.doctor.write_schemas"
+        "python -m tests.diagnosis.write_schemas"
     )
     Path("here").mkdir()
     assert main(["new", "Blue.Rules", "--into", "here", "--json"]) == 0
