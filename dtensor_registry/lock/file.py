@@ -18,6 +18,7 @@ _MARK = b"dtensor-registry lock, format "
 def write_lock(lock: Lock) -> str:
     """Write a lock as JSON.
 
+    >>> from dtensor_registry.lock.values import LockedOp
     >>> op = LockedOp("aten.mm.default", "acme", "acme 1", True, "f", ("S(0) <- S(0), R",))
     >>> print(write_lock(Lock({"torch": "2.13.0"}, (op,))), end="")  # doctest: +ELLIPSIS
     {

@@ -29,6 +29,7 @@ def runs_per_element(op_schema: OpSchema) -> bool:
 def element_of(op: OpOverload) -> OpOverload | None:
     """Find the op that a foreach op applies to each element of its lists, or None.
 
+    >>> import torch
     >>> element_of(torch.ops.aten._foreach_add.List)
     <OpOverload(op='aten.add', overload='Tensor')>
     """

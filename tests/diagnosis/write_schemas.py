@@ -1,4 +1,4 @@
-"""Write the schemas of `doctor --json` and `new --json`: python -m tests.diagnosis.write_schemas."""
+"""Write the schemas of `doctor` and `new`: python -m tests.diagnosis.write_schemas."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def verdicts(folder: Path) -> dict[str, str]:
         timeout=120,
         check=False,
     )
-    found = dict(re.findall(r"^(.+) (KEPT|BROKEN)$", run.stdout, re.MULTILINE))
+    found = dict(re.findall(r"^(.+) (KEPT|BROKEN)(?: \(.*\))?$", run.stdout, re.MULTILINE))
     tables = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
     contracts = tables["tool"]["importlinter"]["contracts"]
     assert found.keys() == {contract["name"] for contract in contracts}, run.stdout + run.stderr
