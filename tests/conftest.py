@@ -88,7 +88,11 @@ def _restored(before: dict[str, dict[Any, Any]]) -> list[str]:
             for op in {**entries, **now}
             if now.get(op) is not entries.get(op)
             # torch itself adds schema info when it first decomposes an op.
-            and (op in entries or not DecompShardingStrategy.has_decomp(op))
+            and not (
+                "schema_info" in table
+                and op not in entries
+                and DecompShardingStrategy.has_decomp(op)
+            )
             # and rules this op when inductor, which defines it, is first imported.
             and not (op not in entries and str(op) == "prims.fma.default")
         ]

@@ -190,6 +190,6 @@ def test_short_run_ends_with_agreement_and_the_table(tmp_path: Path) -> None:
         "aten.gather.default": ("corrections", "its rule"),
     }
     assert {op: deciders.get(op) for op in expected} == expected
-    attention = [by for op, by in deciders.items() if "flash_att" in op]
+    attention = [by for op, by in deciders.items() if "scaled_dot_product" in op]
     assert {decider for decider, _ in attention} == {"matrix"}
     assert list(tmp_path.glob("main_job-*")) == []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import loss_parallel
+from torch.distributed.tensor.parallel.loss import _disable_custom_loss_ops
 from torch.nn import functional
 
 import dtensor_registry as dr
@@ -87,13 +89,24 @@ def test_the_momentum_of_a_whole_weight_is_saved_and_loaded(run_ranks: RunRanks)
         assert found["again"] == found["after"]
 
 
+@contextmanager
+def parallel_loss() -> Iterator[None]:
+    """torch's `loss_parallel()`, which after an exception leaves its handlers in force."""
+    try:
+        with loss_parallel():
+            yield
+    except BaseException:
+        _disable_custom_loss_ops()
+        raise
+
+
 def test_a_smoothed_loss_on_cut_classes_is_refused_or_right_with_its_gradient(
     compare: Callable[..., Comparison],
 ) -> None:
     def smoothed(x: Any, y: Any) -> Any:
         leaf = x.detach().requires_grad_()
         if isinstance(leaf, DTensor):
-            with loss_parallel():
+            with parallel_loss():
                 loss = functional.cross_entropy(leaf, y, label_smoothing=0.5)
                 loss.backward()
         else:
