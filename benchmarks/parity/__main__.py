@@ -84,14 +84,14 @@ def main() -> int:
         if each.verdict != "same" or chosen.all:
             print(each, flush=True)
 
-    if not chosen.call and chosen.only != "calls":
+    if (chosen.program or not chosen.call) and chosen.only != "calls":
         programs = [
             PROGRAMS[name] for name in chosen_programs(chosen.program or ["*"], chosen.every)
         ]
         with steps("programs", len(programs)) as step:
             for each in run_programs(programs, ways, step):
                 note(each)
-    if not chosen.program and chosen.only != "programs":
+    if (chosen.call or not chosen.program) and chosen.only != "programs":
         from benchmarks.parity.run_calls import draw_calls, run_calls
 
         with steps("drawing calls", None) as step:
@@ -99,6 +99,8 @@ def main() -> int:
         with steps("calls", len(calls)) as step:
             for each in run_calls(calls, ways, step):
                 note(each)
+    if not found:
+        raise SystemExit("parity: no program and no call is named so; nothing was compared")
     bad = [each for each in found if each.verdict in ("worse", "silently wrong")]
     for each in bad:
         print(f"{each.verdict}: --{each.kind} {each.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.parity.__main__ import last_line
+from benchmarks.parity.__main__ import last_line, main
 from benchmarks.parity.pool import merge
 from benchmarks.parity.verdict import Compared, Seen, Verdict, judge
 
@@ -96,3 +96,14 @@ def test_one_rank_that_raises_alone_is_a_hang_in_another_program() -> None:
 def test_a_program_is_wrong_if_it_is_on_any_rank_and_bytes_are_of_all_ranks() -> None:
     merged = merge({0: answer("right", size=8), 1: answer("wrong", "off", 16)}, [None, None])
     assert (merged["outcome"], merged["told"], merged["bytes"]) == ("wrong", "off", 24)
+
+
+@pytest.mark.parametrize(
+    "named", [["--program", "no-such-program"], ["--only", "calls", "--program", "SGD-loop-R"]]
+)
+def test_a_gate_that_compares_nothing_does_not_pass(
+    named: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["parity", *named])
+    with pytest.raises(SystemExit, match="nothing was compared"):
+        main()
