@@ -28,13 +28,13 @@ from dtensor_registry.torch_runtime.execute import waits_for_shapes
 from dtensor_registry.torch_runtime.source_lines import Lines
 
 StandIn = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
-"""Makes up the results of an op that nobody has a rule for."""
+"""Generates the results of an op without a rule."""
 
 EXPLICIT = "(redistribute)"
 """What stands for the op where a collective runs outside any op."""
 
 NOBODY = "nobody"
-"""Who decides an op whose results were made up."""
+"""Who decides an op whose results were generated."""
 
 PROGRAM = "the program"
 """Who decides such a collective."""
@@ -76,7 +76,7 @@ Receiver = Callable[[OpRun], None]
 
 @contextmanager
 def watching(receive: Receiver) -> Iterator[None]:
-    """Tell of every DTensor op that runs in the block, on this rank and thread.
+    """Report every DTensor op that runs in the block, on this rank and thread.
 
     It slows the block down. Blocks may be nested.
 
@@ -112,15 +112,15 @@ class _Running:
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees all ops of a thread, and tells of those on DTensors.
+    """Sees all ops of a thread, and reports those on DTensors.
 
     Args:
         receive: is given each op when it has ended.
-        stand_in: what makes up results of an op without a rule, which is then told as decided
-            by nobody; None lets the op fail, as it does without a watch.
+        stand_in: what generates the results of an op without a rule, which is then reported as
+            decided by nobody; None lets the op fail, as it does without a watch.
 
     Attributes:
-        receivers: those that are told.
+        receivers: what is called with each op that ran.
         lines: finds the lines that calls come from.
         is_hosted: whether rules of the registry were in force when an op ended.
     """
@@ -173,10 +173,10 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._running.pop()
         if not mine.restarted:
             # Only now: an op that is bound late had no owner before it ran.
-            self._tell(mine, out, reason)
+            self._report(mine, out, reason)
         return out
 
-    def _tell(self, ended: _Running, out: Any, reason: str | None) -> None:
+    def _report(self, ended: _Running, out: Any, reason: str | None) -> None:
         self.is_hosted |= bool(LOAN.layers)
         run = ended.run
         decision = run.decision
